@@ -44,7 +44,8 @@ let package = Package(
     traits: [
         // Off by default, so that nobody needs libpq who does not use it. As SwiftPM compiles all targets whatever the traits are,
         // the sources of the store on PostgreSQL are empty without it (`#if PostgreSQL`).
-        .trait(name: "PostgreSQL", description: "The store on PostgreSQL, for more than one machine; needs libpq.")
+        .trait(name: "PostgreSQL", description: "The store on PostgreSQL, for more than one machine; needs libpq."),
+        .trait(name: "TokenRefresh", description: "Refreshing tokens at their provider; needs libcurl."),
     ],
     dependencies: [
         // Exact versions, so that the same sources make the same program. No app is bound by them: its package has only the
@@ -59,6 +60,7 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
 
         // The operating system: descriptors, errors, addresses, files, limits, clocks, threads, other programs.
         .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
@@ -104,6 +106,16 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Wraps any of them, and has tokens refreshed when they are read.
+        .target(
+            name: "TokenRefresh",
+            dependencies: [
+                "Audit", .target(name: "CCurl", condition: .when(traits: ["TokenRefresh"])), "Cryptography", "JSON",
+                "System", "TokenStore",
+            ],
+            swiftSettings: strict
+        ),
+
         // From here on, each module may import those above it.
         .target(
             name: "TokenService",
@@ -135,7 +147,8 @@ let package = Package(
             dependencies: [
                 "Audit", "Cryptography", "EventLoop", "HTTP", "JWT", "Metrics",
                 .target(name: "PostgresStore", condition: .when(traits: ["PostgreSQL"])), "SQLiteStore", "Server",
-                "Settings", "System", "TokenService", "TokenStore",
+                "Settings", "System",
+                .target(name: "TokenRefresh", condition: .when(traits: ["TokenRefresh"])), "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // Embedded in the binary, which then needs no other files.
@@ -221,6 +234,11 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
+            name: "TokenRefreshTests",
+            dependencies: ["Cryptography", "StoreConformance", "System", "TestSupport", "TokenRefresh", "TokenStore"],
+            swiftSettings: tested
+        ),
+        .testTarget(
             name: "TokenServiceTests",
             dependencies: [
                 "Audit", "Cryptography", "TokenService", "HTTP", "SQLiteStore", "StoreConformance", "System",
@@ -250,8 +268,8 @@ let package = Package(
         .testTarget(
             name: "OperationsTests",
             dependencies: [
-                "Audit", "EventLoop", "Metrics", "Operations", "Server", "Settings", "StoreConformance", "TestSupport",
-                "TokenStore",
+                "Audit", "EventLoop", "HTTP", "Metrics", "Operations", "Server", "Settings", "StoreConformance",
+                "TestSupport", "TokenService", "TokenStore",
             ],
             swiftSettings: tested
         ),

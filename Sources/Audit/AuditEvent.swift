@@ -10,8 +10,12 @@ package struct AuditEvent: Hashable, Sendable {
         case apiKey(String)
         /// A command, by the id of its Unix user; nil if it is not known.
         case `operator`(uid: UInt32?)
+        /// Facebook, which says that somebody has left the app there.
+        case facebook
         /// A signal to the server, by its name; nobody can tell who has sent it.
         case signal(String)
+        /// This server, by itself.
+        case server
         /// Nobody: the credential was missing or unknown.
         case none
     }
@@ -20,6 +24,8 @@ package struct AuditEvent: Hashable, Sendable {
     package enum Action: String, Sendable, CaseIterable {
         case read = "read_token"
         case store = "store_token"
+        /// Exchanges a token at its provider for a new one.
+        case refresh = "refresh_token"
         case remove = "remove_token"
         /// Lists tokens, whoever's they are.
         case list = "list_tokens"
@@ -51,7 +57,8 @@ package struct AuditEvent: Hashable, Sendable {
         /// Whether the action changes what is stored.
         package var isChange: Bool {
             switch self {
-            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey,
+            case .store, .refresh, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore,
+                .addKey,
                 .useKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey:
                 true
             case .read, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false

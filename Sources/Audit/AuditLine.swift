@@ -60,9 +60,11 @@ struct LineEncoder: ~Copyable {
         case .operator(let uid):
             append("actor", "operator")
             append("uid", uid.map { "\($0)" })
+        case .facebook: append("actor", "facebook")
         case .signal(let name):
             append("actor", "signal")
             append("signal", name)
+        case .server: append("actor", "server")
         case .none: append("actor", "none")
         }
         append("user_hash", event.user?.text)

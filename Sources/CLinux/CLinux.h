@@ -27,6 +27,9 @@ int statx(int directory, const char *restrict path, int flags, unsigned int mask
 int syncfs(int descriptor);
 
 // Also only with _GNU_SOURCE. Returns 0 or -1.
+int sync_file_range(int descriptor, long offset, long count, unsigned int flags);
+
+// Also only with _GNU_SOURCE. Returns 0 or -1.
 int unshare(int flags);
 
 // Also only with _GNU_SOURCE. The semaphore is a sem_t, the time a struct timespec. Returns 0 or -1.

@@ -86,7 +86,7 @@ package final class Listener: Sendable {
     ///   - mode: The file's permission bits, whatever the umask is.
     package init(unixPath path: String, mode: UInt32) throws(SystemError) {
         descriptor = try Self.makeSocket(AF_UNIX)
-        let unixAddress = try SocketAddress(path: path)
+        let unixAddress = try SocketAddress(name: path, call: "bind")
         if try Self.isAbandonedSocket(path, unixAddress) { _ = unsafe unlink(path) }
         let number = descriptor.number
         // The file gets the mode of the socket, less the umask.

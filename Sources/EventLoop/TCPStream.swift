@@ -174,18 +174,18 @@ package struct TCPStream: ~Copyable {
     /// `finishSending` and read for a moment, so that a reset does not overtake the alert.
     ///
     /// - Parameters:
-    ///   - context: The handshake uses the certificates that it holds now.
+    ///   - certificates: The handshake uses those in use now.
     ///   - clients: Whether the client shows a certificate.
     ///   - deadline: For the whole handshake, during which other connections of the loop continue.
     ///   - handshakes: The loop's handshakes.
     package mutating func startTLS(
-        _ context: TLSContext, clients: TLSClientAuthentication, until deadline: MonotonicTime,
+        _ certificates: WatchedCertificates, clients: TLSClientAuthentication, until deadline: MonotonicTime,
         among handshakes: TLSHandshakes
     ) async throws(TLSError) {
         try await receiveHello(until: deadline)
         let (loop, id) = (loop, id)
         tls = try await TLSHandshake(on: loop, id, until: deadline, among: handshakes) {
-            TLSSession(context, clients: clients, on: loop, id)
+            TLSSession(certificates, clients: clients, on: loop, id)
         }.perform()
     }
 

@@ -16,7 +16,14 @@ package struct JSONObject {
         case other
     }
 
-    private var members: [(name: [UInt8], value: Value)] = []
+    private var members: [Member] = []
+
+    private struct Member {
+        let name: [UInt8]
+        let value: Value
+        /// Where the value's text is.
+        let range: Range<Int>
+    }
 
     /// Reads a text that is one object; nil if it is not UTF-8, or as below.
     ///
@@ -38,13 +45,15 @@ package struct JSONObject {
     package init?(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) {
         var cursor = JSONCursor(position: range.lowerBound, end: range.upperBound)
         var names: Set<[UInt8]> = []
-        var members: [(name: [UInt8], value: Value)] = []
+        var members: [Member] = []
         do throws(JSONCursor.Malformed) {
             cursor.skipSpace(text)
             try cursor.expect(UInt8(ascii: "{"), text)
             try cursor.forEachMember(text) { (name, cursor) throws(JSONCursor.Malformed) in
                 guard members.count < memberLimit, names.insert(name).inserted else { throw JSONCursor.Malformed() }
-                members.append((name, try Self.value(text, &cursor)))
+                let start = cursor.position
+                let value = try Self.value(text, &cursor)
+                members.append(Member(name: name, value: value, range: start..<cursor.position))
             }
             cursor.skipSpace(text)
         } catch {
@@ -97,6 +106,9 @@ package struct JSONObject {
 
     /// The names of all members, in their order.
     package var names: [[UInt8]] { members.map(\.name) }
+
+    /// Where the members' values are in the text, in the order of the names.
+    package var ranges: [Range<Int>] { members.map(\.range) }
 
     // MARK: - Arrays
 

@@ -6,9 +6,7 @@ struct JWK {
     /// `kid`.
     let keyID: [UInt8]?
     let key: PublicKey
-    /// The allowed ones among that of `alg`, or else those of its kind; may be empty.
-    ///
-    /// RSA keys without `alg` have one of the two paddings, as keys for both are discouraged (RFC 8017, section 6).
+    /// That of `alg`, or else those of its kind, as the key set does not say which one the issuer signs with.
     let algorithms: [JWTAlgorithm]
 
     /// Bits of an RSA modulus: fewer are too weak (RFC 7518, section 3.3), more take too long.
@@ -21,16 +19,12 @@ struct JWK {
     /// - Parameters:
     ///   - members: The members of the key's object.
     ///   - text: The set's text.
-    ///   - allowed: The allowed algorithms. The first one for RSA decides on the padding.
-    init(
-        _ members: JSONObject, in text: Span<UInt8>, algorithms allowed: [JWTAlgorithm]
-    ) throws(SkippedKey.Reason) {
+    init(_ members: JSONObject, in text: Span<UInt8>) throws(SkippedKey.Reason) {
         if Self.isSymmetric(members) { throw .symmetric }
         guard let type = Self.keyType(of: members), Self.isForVerification(members, in: text),
-            let possible = try Self.algorithms(of: members, type)
+            let algorithms = try Self.algorithms(of: members, type)
         else { throw .otherUse }
-        let fitting = allowed.filter(possible.contains)
-        algorithms = fitting.filter { $0.isPSS == fitting[0].isPSS }
+        self.algorithms = algorithms
         keyID = Self.keyID(of: members)
         let encoded =
             switch type {
@@ -156,7 +150,6 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         static let notAnObject = Reason("it is no object")
         static let otherUse = Reason(
             "it is not for verifying signatures (use, key_ops), or its kty, crv or alg is unknown", isFault: false)
-        static let notAllowed = Reason("access.bearer.algorithms has none of its algorithms", isFault: false)
         static let symmetric = Reason("it is symmetric (kty oct), so whoever verifies with it could also sign")
         /// The member is missing, not a string, not base64url, has the wrong length, or belongs to another kind of key.
         static func malformed(member: String) -> Reason {

@@ -10,7 +10,7 @@ package struct JWTKeySet: Sendable {
     /// Members that the set itself may have.
     private static let memberLimit = 64
 
-    /// The keys in use, and behind them those whose algorithms are not allowed, so that their tokens can be told from others.
+    /// The keys in use.
     private let keys: [JWK]
     /// Whether the set has only one key, which tokens without `kid` may then be signed with.
     private let isOnly: Bool
@@ -19,11 +19,11 @@ package struct JWTKeySet: Sendable {
     package let skipped: [SkippedKey]
 
     /// How many keys verify signatures.
-    package let count: Int
+    package var count: Int { keys.count }
 
     /// Which algorithms each key has, or why it is not used.
     package var summary: String {
-        let used = keys.prefix(count).map { "\($0.name): \($0.algorithms.text)" }
+        let used = keys.map { "\($0.name): \($0.algorithms.text)" }
         return (used + skipped.map(\.description)).joined(separator: "; ")
     }
 
@@ -35,10 +35,8 @@ package struct JWTKeySet: Sendable {
     /// - Parameters:
     ///   - text: JSON; the caller limits its length.
     ///   - path: The file's path, for errors.
-    ///   - algorithms: The allowed ones.
-    package init(parsing text: Span<UInt8>, of path: String, algorithms: [JWTAlgorithm]) throws(KeyFileError) {
+    package init(parsing text: Span<UInt8>, of path: String) throws(KeyFileError) {
         var usable: [(position: Int, jwk: JWK)] = []
-        var refused: [JWK] = []
         var skipped: [SkippedKey] = []
         for (index, members) in try Self.objects(text, path).enumerated() {
             let position = index + 1
@@ -52,12 +50,7 @@ package struct JWTKeySet: Sendable {
             }
             do throws(SkippedKey.Reason) {
                 guard let members else { throw .notAnObject }
-                let key = try JWK(members, in: text, algorithms: algorithms)
-                guard !key.algorithms.isEmpty else {
-                    refused.append(key)
-                    throw .notAllowed
-                }
-                usable.append((position, key))
+                usable.append((position, try JWK(members, in: text)))
             } catch {
                 skipped.append(SkippedKey(position: position, keyID: members.flatMap(JWK.keyID), reason: error))
             }
@@ -75,8 +68,7 @@ package struct JWTKeySet: Sendable {
         }
         self.skipped = skipped
         isOnly = usable.count == 1 && nameless.isEmpty
-        count = usable.count
-        keys = usable.map(\.jwk) + refused
+        keys = usable.map(\.jwk)
     }
 
     /// The objects of `keys`, with nil for elements of another kind.
@@ -97,7 +89,7 @@ package struct JWTKeySet: Sendable {
         }
     }
 
-    /// The keys that a token may be signed with, at least one; those without algorithms are not in use.
+    /// The keys that a token may be signed with, at least one.
     ///
     /// Several keys may have one id (RFC 7517, section 4.5). An unknown id is refused. A token or a key without `kid` is accepted only
     /// if the set has a single key; OpenID Connect Core (section 10.1) asks for `kid` where there are several.
@@ -123,7 +115,6 @@ extension JWTVerifier {
         keysOf path: String, _ rules: JWTRules, report: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(KeyFileError) {
         let text = try TrustedFile.read(path)
-        let keys = try JWTKeySet(parsing: text.span, of: path, algorithms: rules.algorithms)
-        self.init(rules: rules, keys: keys, report: report)
+        self.init(rules: rules, keys: try JWTKeySet(parsing: text.span, of: path), report: report)
     }
 }

@@ -9,22 +9,14 @@ package struct JWTRules: Hashable, Sendable {
     package var issuer: String
     /// `aud` has to contain one of them; at least one when a token is verified.
     package var audiences: [String]
-    /// The algorithms that keys may have, at least one.
-    package var algorithms: [JWTAlgorithm]
     /// The claim that names the user; not empty.
     package var userClaim: String
 
     /// Seconds by which the issuer's clock may differ from this one.
     package static let leeway: Int64 = 30
 
-    package init(
-        issuer: String = "", audiences: [String] = [], algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA],
-        userClaim: String = "sub"
-    ) {
-        self.issuer = issuer
-        self.audiences = audiences
-        self.algorithms = algorithms
-        self.userClaim = userClaim
+    package init(issuer: String = "", audiences: [String] = [], userClaim: String = "sub") {
+        (self.issuer, self.audiences, self.userClaim) = (issuer, audiences, userClaim)
     }
 
     /// Longest user in bytes, as for unique ids.

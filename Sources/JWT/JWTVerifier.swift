@@ -21,11 +21,10 @@ package final class JWTVerifier: Sendable {
 
     /// - Parameters:
     ///   - rules: What is required of tokens.
-    ///   - keys: Read with the algorithms of the rules.
+    ///   - keys: Those of the issuer.
     ///   - report: Gets a sentence when the issuer signs with an algorithm that its key may not have; once for each.
     package init(rules: JWTRules, keys: JWTKeySet, report: @escaping @Sendable (String) -> Void = { _ in }) {
-        precondition(
-            !rules.issuer.isEmpty && !rules.audiences.isEmpty && !rules.algorithms.isEmpty, "something is accepted")
+        precondition(!rules.issuer.isEmpty && !rules.audiences.isEmpty, "something is accepted")
         precondition(!rules.userClaim.isEmpty, "the claim has a name")
         self.rules = rules
         self.keys = keys
@@ -64,13 +63,12 @@ package final class JWTVerifier: Sendable {
             if isDue, key.key.verify(signature.span, of: signed, header.algorithm, anySalt: true),
                 reported.withLock({ $0.names.insert(name).inserted })
             {
-                let allowed = key.algorithms.isEmpty ? "no algorithm" : "only \(key.algorithms.text)"
                 report(
                     """
                     a token that a key of the issuer \(name) is refused: \
                     \(isAllowed
                         ? "its salt is not as long as the hash, as RFC 7518 (section 3.5) asks"
-                        : "the alg of the key and access.bearer.algorithms allow it \(allowed)")
+                        : "the key is only for \(key.algorithms.text), by its alg or its kind")
                     """)
             }
         }

@@ -1,4 +1,6 @@
 /// Writes Prometheus' text format (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4).
+///
+/// The type of a family follows from its name: those of counters, and no others, end in `_total`. What is nil is not written.
 package struct MetricsText: Sendable {
     package static let mediaType = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -8,10 +10,6 @@ package struct MetricsText: Sendable {
 
     package init() {}
 
-    package enum Kind: String {
-        case counter, gauge, histogram
-    }
-
     /// Labels, in the order in which they are written.
     package typealias Labels = KeyValuePairs<String, String>
 
@@ -19,14 +17,15 @@ package struct MetricsText: Sendable {
     ///
     /// - Parameters:
     ///   - name: Ends in the unit, or in `_total` for a counter (prometheus.io/docs/practices/naming).
-    ///   - kind: The type of the metric.
     ///   - help: A one-sentence description.
-    package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
-        precondition(
-            name.hasSuffix("_total") == (kind == .counter), "counters, and nothing else, end in _total")
+    package mutating func begin(_ name: String, _ help: String) {
+        begin(name, name.hasSuffix("_total") ? "counter" : "gauge", help)
+    }
+
+    private mutating func begin(_ name: String, _ kind: String, _ help: String) {
         self.name = name
         let escaped = help.replacing("\\", with: "\\\\").replacing("\n", with: "\\n")
-        text += "# HELP \(name) \(escaped)\n# TYPE \(name) \(kind.rawValue)\n"
+        text += "# HELP \(name) \(escaped)\n# TYPE \(name) \(kind)\n"
     }
 
     /// Adds a sample to the current family.
@@ -36,31 +35,48 @@ package struct MetricsText: Sendable {
         line("", labels, "\(max(0, value))")
     }
 
-    package mutating func add(_ labels: Labels, _ value: Double) {
-        line("", labels, "\(value)")
-    }
-
     /// Writes a family with a single sample.
-    package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some BinaryInteger) {
-        begin(name, kind, help)
+    package mutating func single(_ name: String, _ help: String, _ value: (some BinaryInteger)?) {
+        guard let value else { return }
+        begin(name, help)
         add([:], value)
     }
 
-    package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: Double) {
-        begin(name, kind, help)
-        add([:], value)
+    /// Writes 1 for true and 0 for false.
+    package mutating func single(_ name: String, _ help: String, _ value: Bool?) {
+        single(name, help, value.map { $0 ? 1 : 0 })
+    }
+
+    package mutating func single(_ name: String, _ help: String, _ value: Double?) {
+        guard let value else { return }
+        begin(name, help)
+        line("", [:] as Labels, "\(value)")
+    }
+
+    /// Writes a family with a sample for each value of a label.
+    package mutating func family(
+        _ name: String, _ help: String, by label: String, _ samples: [(word: String, count: some BinaryInteger)]
+    ) {
+        begin(name, help)
+        for (word, count) in samples { add([label: word], count) }
     }
 
     /// Writes a family with a single histogram.
-    package mutating func histogram(_ name: String, _ help: String, _ reading: Histogram.Reading) {
-        begin(name, .histogram, help)
+    package mutating func histogram(_ name: String, _ help: String, _ reading: Histogram.Reading?) {
+        guard let reading else { return }
+        begin(name, "histogram", help)
         addHistogram([], reading)
     }
 
-    /// Adds the samples of one histogram to the current family.
-    ///
-    /// - Parameter labels: Labels of all samples; those of buckets also have `le`.
-    package mutating func addHistogram(_ labels: [(key: String, value: String)], _ reading: Histogram.Reading) {
+    /// Writes a family with a histogram for each value of a label.
+    package mutating func histograms(
+        _ name: String, _ help: String, by label: String, _ readings: [(word: String, reading: Histogram.Reading?)]
+    ) {
+        begin(name, "histogram", help)
+        for case (let word, let reading?) in readings { addHistogram([(label, word)], reading) }
+    }
+
+    private mutating func addHistogram(_ labels: [(key: String, value: String)], _ reading: Histogram.Reading) {
         var count: UInt64 = 0
         for (index, bound) in reading.bounds.enumerated() {
             count += reading.counts[index]

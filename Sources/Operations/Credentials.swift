@@ -4,19 +4,29 @@ import Settings
 import System
 import TokenStore
 
-/// The database's password in a systemd credential (systemd.exec(5), LoadCredential=).
-struct PasswordCredential: Sendable {
+/// A password in a file, such as a systemd credential (systemd.exec(5), LoadCredential=).
+struct PasswordFile: Sendable {
     let path: String
+    /// For error messages, such as `the credential PATH, which has the password of the database,`.
+    private let subject: String
 
     /// Longer than any password.
     private static let limitInBytes = 64 << 10
 
-    /// - Parameter environment: Names the folder of credentials.
+    /// - Parameters:
+    ///   - owner: Whose password it is, for error messages.
+    ///   - environment: Names the folder of credentials.
     /// - Returns: Nil if there is no such credential.
-    init?(_ environment: [String: String]) {
+    init?(credential name: String, of owner: String, _ environment: [String: String]) {
         guard let folder = environment["CREDENTIALS_DIRECTORY"], !folder.isEmpty else { return nil }
-        path = folder + "/" + Settings.Store.passwordCredential
+        path = folder + "/" + name
         guard FileStatus(path) != nil else { return nil }
+        subject = "the credential \(path), which has the password of \(owner),"
+    }
+
+    /// - Parameter subject: For error messages.
+    init(path: String, subject: String) {
+        (self.path, self.subject) = (path, subject)
     }
 
     /// Reads the password, without the newline at its end.
@@ -42,7 +52,7 @@ struct PasswordCredential: Sendable {
     }
 
     private func fault(_ text: String) -> StoreOpenError {
-        .store(StoreFault("the credential \(path), which has the password of the database, \(text)"))
+        .store(StoreFault("\(subject) \(text)"))
     }
 }
 

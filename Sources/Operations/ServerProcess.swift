@@ -1,16 +1,22 @@
-import EventLoop
+package import EventLoop
 import Logging
 package import Server
 package import Settings
+import TokenService
 import TokenStore
 
-/// Assembles the server that `token-cache serve` runs: listeners, store, administration.
-package struct ServerProcess: Sendable {
+/// The server that `token-cache serve` runs: listeners, store, and the administration, which serves operators and their tools on
+/// `admin.listen` and the control socket.
+package struct ServerProcess: Administration {
     private let server: Server
-    private let administration: OperatorAccess
     private let version: String
+    private let listeners: [AdministrationListener]
+    /// Nil if it could not be opened; then only commands do not work.
+    private let control: AdministrationListener?
+    private let history: History
     /// Locked until the process ends, even if the store keeps its data elsewhere.
     private let directory: DataDirectory
+    private let logger: Logger
 
     /// Binds the listeners and opens the store; connections are not accepted before `run`.
     ///
@@ -23,10 +29,10 @@ package struct ServerProcess: Sendable {
         _ loaded: SettingsLoader.Loaded, from loader: SettingsLoader, log: LogOutput, version: String
     ) throws(StartError) {
         let settings = loaded.settings
-        let logger = log.logger
+        (logger, self.version) = (log.logger, version)
         let setup = try ProcessSetup(logger: logger)
         let clients = try ClientListeners.open(settings, setup.passedSockets)
-        let operators = try AdministrationListener.open(settings.admin.listen)
+        listeners = try AdministrationListener.open(settings.admin.listen)
         let ignored = loader.ignoredVariables
         if !ignored.isEmpty {
             logger.info("not settings, but variables of a Service of Kubernetes: \(ignored.joined(separator: ", "))")
@@ -34,18 +40,15 @@ package struct ServerProcess: Sendable {
         // A start that is refused over these files leaves no new store and no new key ring behind.
         try Server.examineFiles(settings) { _ in false }
         // After the addresses: starting a second server by mistake fails before it creates a store.
-        let (store, directory): (any TokenStore, DataDirectory)
-        do throws(StoreOpenError) {
-            (store, directory) = try StoreSelection.open(settings, logger)
-        } catch {
-            throw .store(error)
-        }
+        let departures = Departures()
+        let inspector = settings.access.facebookSecretFile.isEmpty ? nil : departures
+        let store: any TokenStore
+        (store, directory) = try StartError.opening(try StoreSelection.open(settings, logger, inspector))
         if settings.storeURL == nil, let warning = FolderCheck.warning(directory.path) { logger.warning("\(warning)") }
-        let control = AdministrationListener.control(in: directory.path, logger)
-        server = try Server(loaded, from: loader, log: log, setup, clients, store)
-        administration = OperatorAccess(server, version: version, operators, control, logger)
-        self.version = version
-        self.directory = directory
+        control = AdministrationListener.control(in: directory.path, logger)
+        server = try Server(loaded, from: loader, log: log, setup, clients, store, departures)
+        StoreSelection.record(refreshesOf: store, in: server.audit, isRequired: settings.audit.isRequired)
+        history = History(from: ServerFigures(of: server))
     }
 
     /// Serves until a signal or the loss of the store's files stops the server, and returns when everything is closed;
@@ -53,12 +56,42 @@ package struct ServerProcess: Sendable {
     ///
     /// - Returns: The exit status.
     package func run() async throws(StartError) -> Int32 {
-        try await server.run(version: version, beside: administration)
+        try await server.run(version: version, beside: self)
         return server.hasLostStore ? Self.lostStoreStatus : 0
     }
 
     /// The exit status of a server whose store's files were removed, cut or replaced (EX_IOERR of sysexits(3)).
     private static let lostStoreStatus: Int32 = 74
+
+    // MARK: - Administration
+
+    package var listenerNames: [String] { listeners.map { "http://\($0.name)" } }
+
+    package var warnings: [String] {
+        listeners.filter { !$0.isLocal }.map { listener in
+            """
+            admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; let only \
+            operators' machines reach it, or a proxy that asks for a password or a certificate
+            """
+        }
+    }
+
+    package func run(on loop: EventLoop) async {
+        // An unstructured task, because a child of this task would run on its loop.
+        let sampling = Task { await history.record(server, version: version) }
+        defer { sampling.cancel() }
+        let endpoints = AdministrationEndpoints(
+            server, warnings: { warnings }, version, history, logger, on: loop)
+        await withDiscardingTaskGroup { [logger] group in
+            for (listener, isControl) in listeners.map({ ($0, false) }) + (control.map { [($0, true)] } ?? []) {
+                group.addTask(executorPreference: loop) {
+                    await listener.accept(on: loop, logger) {
+                        await AdministrationConnection.serve($0, isControl: isControl, on: loop, endpoints)
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The version of this program, by semantic versioning (semver.org).

@@ -1,3 +1,4 @@
+import Audit
 import FoundationEssentials
 import Logging
 import SQLiteStore
@@ -7,6 +8,9 @@ import TokenStore
 
 #if PostgreSQL
 import PostgresStore
+#endif
+#if TokenRefresh
+import TokenRefresh
 #endif
 
 /// Chooses the store; no other file knows which stores there are.
@@ -18,11 +22,13 @@ enum StoreSelection {
     ///   - logger: Receives the store's events; nil if nobody wants to know them.
     ///   - ignoresCredential: Whether to ignore the credential with the database's password, as it is another role's.
     ///   - isServing: Whether it is for a server, and not for a command.
+    ///   - inspector: As in `StoreOptions`.
     static func provider(
-        _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, isServing: Bool = false
+        _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, isServing: Bool = false,
+        _ inspector: (any TokenInspector)? = nil
     ) throws(StoreOpenError) -> any StoreProvider {
         var options = options(settings, logger)
-        options.isServing = isServing
+        (options.isServing, options.inspector) = (isServing, inspector)
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
             return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options)
@@ -43,12 +49,16 @@ enum StoreSelection {
     private static func postgres(
         _ settings: Settings, _ url: StoreURL, ignoresCredential: Bool
     ) throws(StoreOpenError) -> PostgresOptions {
-        let credential = ignoresCredential ? nil : PasswordCredential(ProcessInfo.processInfo.environment)
+        let credential =
+            ignoresCredential
+            ? nil
+            : PasswordFile(
+                credential: Settings.Store.passwordCredential, of: "the database", ProcessInfo.processInfo.environment)
         _ = try credential?.read()
         return PostgresOptions(
             url: settings.store.url, hosts: url.hosts,
             password: { try? credential?.read() }, connections: settings.store.connections,
-            timeout: settings.store.timeout, durability: settings.store.durability ?? url.durability
+            timeout: settings.storeTimeout, durability: settings.store.durability ?? url.durability
         )
     }
     #else
@@ -66,11 +76,10 @@ enum StoreSelection {
 
     private static func options(_ settings: Settings, _ logger: Logger?) -> StoreOptions {
         var options = StoreOptions(keyRing: keyRing(settings))
-        options.isSealed = settings.sealing.isEnabled
         options.retention = settings.storeRetention
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.bufferLimit / 2
-        options.queueTime = settings.store.queueTime
+        options.queueTime = settings.storeTimeout
         options.acceptsDamagedWAL = settings.store.acceptsDamagedWAL
         if let logger { options.report = { logger.log(level: $0.severity.level, "\($0)") } }
         return options
@@ -80,13 +89,63 @@ enum StoreSelection {
     ///
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, _ logger: Logger
+        _ settings: Settings, _ logger: Logger, _ inspector: (any TokenInspector)? = nil
     ) throws(StoreOpenError) -> (store: any TokenStore, directory: DataDirectory) {
         // Before the folder is locked, which creates it.
-        let provider = try provider(settings, logger, isServing: true)
+        let provider = try provider(settings, logger, isServing: true, inspector)
         let directory = try lock(settings)
+        #if TokenRefresh
+        let refresh = try refreshProvider(settings.refresh)
+        let store = try provider.open(in: directory)
+        guard let refresh else { return (store, directory) }
+        let refreshing = RefreshingStore(store, refresh, patience: settings.refresh.wait) { event in
+            logger.log(level: event.severity.level, "\(event)")
+        }
+        return (refreshing, directory)
+        #else
         return (try provider.open(in: directory), directory)
+        #endif
     }
+
+    /// Has a store's refreshes recorded in the audit log.
+    static func record(refreshesOf store: any TokenStore, in audit: AuditLog?, isRequired: Bool) {
+        #if TokenRefresh
+        guard let audit, let refreshing = store as? RefreshingStore else { return }
+        refreshing.refresher.record(in: audit, isRequired: isRequired)
+        #endif
+    }
+
+    #if TokenRefresh
+    /// Nil if tokens are not refreshed.
+    private static func refreshProvider(_ settings: RefreshSettings) throws(StoreOpenError) -> RefreshProvider? {
+        let kind: RefreshProvider.Kind
+        switch settings.provider {
+        case nil: return nil
+        case .facebook: kind = .facebook
+        case .oauth2: kind = .oauth2
+        case .oauth2Post: kind = .oauth2Post
+        }
+        let path = settings.clientSecretFile
+        let file =
+            path.isEmpty
+            ? PasswordFile(
+                credential: RefreshSettings.secretCredential, of: "refresh.client_id",
+                ProcessInfo.processInfo.environment)
+            : PasswordFile(path: path, subject: "refresh.client_secret_file (\(path))")
+        _ = try file?.read()
+        if file == nil, kind == .facebook {
+            throw .store(
+                StoreFault(
+                    """
+                    refresh.provider is facebook, and there is no app secret; write it into a file, and name that in \
+                    refresh.client_secret_file
+                    """))
+        }
+        return RefreshProvider(
+            kind, url: settings.url.isEmpty ? RefreshSettings.facebookURL : settings.url, clientID: settings.clientID,
+            readSecret: { try file?.read() })
+    }
+    #endif
 
     /// Locks the data folder; creates it if it is missing.
     static func lock(_ settings: Settings) throws(StoreOpenError) -> DataDirectory {

@@ -1,12 +1,10 @@
 #if PostgreSQL
-import Cryptography
-import System
 package import TokenStore
 
 /// Opens the store in the database that `store.url` names.
 package struct PostgresStoreProvider: SharedStoreProvider {
     let postgres: PostgresOptions
-    private(set) var options: StoreOptions
+    let options: StoreOptions
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
@@ -16,52 +14,42 @@ package struct PostgresStoreProvider: SharedStoreProvider {
         self.options = options
     }
 
-    package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
+    package var software: StoreSoftware { PostgresLibrary.software }
 
-    package func inspect() -> StoreInspection { DatabaseInspector(postgres).inspect() }
+    package func inspect() -> StoreInspection { DatabaseInspector(options: postgres).inspect() }
 
     package func open(in directory: DataDirectory) throws(StoreOpenError) -> any TokenStore {
-        try open(Upkeep.Times())
+        try open()
     }
 
-    /// - Parameter times: Those of the background work; tests use shorter ones.
-    func open(_ times: Upkeep.Times) throws(StoreOpenError) -> PostgresTokenStore {
+    /// - Parameter interval: See `StoreAgreement`; tests use shorter ones.
+    func open(lookingEvery interval: Duration = .seconds(3)) throws(StoreOpenError) -> PostgresTokenStore {
         // A placeholder: until the store is open and its keys are known, nothing is stored or looked up.
-        let sealing = Sealing(.clear(index: .random()))
+        let sealing = Sealing(.random(createdAt: 0))
         let state = PostgresState(sealing: sealing, versions: VersionClock(), postgres, options)
-        let store = PostgresTokenStore(postgres, options, state, times)
-        if options.isServing { try checkKeyRing() }
+        let store = PostgresTokenStore(postgres, options, state, lookingEvery: interval)
+        if options.isServing {
+            // A key ring that cannot be read is refused even before the database can be reached.
+            _ = try Result { () throws(KeyRingError) in try options.keyRing.load() }.mapError(StoreOpenError.keyRing)
+                .get()
+        }
         try store.open()
         return store
     }
 
-    /// Refuses a key ring that cannot be read, even before the database can be reached.
-    private func checkKeyRing() throws(StoreOpenError) {
-        guard options.isSealed else { return }
-        do throws(KeyRingError) {
-            _ = try options.keyRing.load()
-        } catch {
-            throw .keyRing(error)
-        }
-    }
-
     package func copySource(in directory: DataDirectory) throws(StoreOpenError) -> any CopySource {
-        try PostgresCopySource.open(postgres) { (isSealed) throws(StoreOpenError) in try keys(isSealed) }
+        try PostgresCopySource.open(postgres, keys)
     }
 
     package func copyTarget(in directory: DataDirectory) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in try keys(nil) }
+        try PostgresCopyTarget(postgres, keys)
     }
 
-    /// Opens the store and closes it again; returns its state for the keys and the version clock.
-    ///
-    /// - Parameter isSealed: Nil for what the settings say.
-    private func keys(_ isSealed: Bool?) throws(StoreOpenError) -> PostgresState {
-        var own = self
-        own.options.isSealed = isSealed ?? options.isSealed
-        let store = try own.open(Upkeep.Times())
+    /// Opens the store and closes it again; returns its keys.
+    private func keys() throws(StoreOpenError) -> Sealing {
+        let store = try open()
         defer { store.close() }
-        return store.state
+        return store.state.sealing
     }
 }
 #endif

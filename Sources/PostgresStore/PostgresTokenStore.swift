@@ -13,7 +13,6 @@ package final class PostgresTokenStore: TokenStore {
     let state: PostgresState
     let finder: PrimaryFinder
     private let connections: PrimaryConnections
-    private let longWork: PrimaryConnections
     private let agreement: StoreAgreement
     private let upkeep: Upkeep
     private let handle: WaitingHandle
@@ -22,28 +21,21 @@ package final class PostgresTokenStore: TokenStore {
     ///   - postgres: Where the database is, and how it is used.
     ///   - options: The settings that all stores have.
     ///   - state: Holds the keys.
-    ///   - times: Those of the background work.
+    ///   - interval: See `StoreAgreement`.
     init(
-        _ postgres: PostgresOptions, _ options: StoreOptions, _ state: PostgresState,
-        _ times: Upkeep.Times
+        _ postgres: PostgresOptions, _ options: StoreOptions, _ state: PostgresState, lookingEvery interval: Duration
     ) {
         (self.postgres, self.options, self.state) = (postgres, options, state)
         connections = PrimaryConnections(postgres, state)
-        longWork = PrimaryConnections(postgres, state, atOnce: 1)
-        agreement = StoreAgreement(options, state, connections, longWork)
-        upkeep = Upkeep(connections, state, agreement, times)
-        finder = PrimaryFinder(postgres.hosts, state) { index, trial in
-            Dial(options: postgres, host: postgres.hosts[index], trial: trial, proofs: state.proofs) { facts, rules in
-                state.hosts.note(index, facts)
-                if facts.isWritable { state.warn(facts, rules) }
-            }
-        }
+        agreement = StoreAgreement(options, state, connections, lookingEvery: interval)
+        upkeep = Upkeep(connections, state, agreement)
+        finder = PrimaryFinder(postgres, state)
         handle = WaitingHandle { [finder] (deliver) throws(StoreError) in
             // One connection is enough for commands, which run one after the other.
             var one = postgres
             one.connections = 1
             // The process of a command has just found the primary, and must wait before it may use it; see Dial.
-            one.timeout = max(postgres.timeout, PostgresAdministrator.stepTime)
+            one.timeout = max(postgres.timeout, PrimaryConnections.stepTime)
             return try Self.handle(state, one, finder, deliver)
         }
     }
@@ -61,21 +53,16 @@ package final class PostgresTokenStore: TokenStore {
         finder.start()
     }
 
-    package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
+    package var software: StoreSoftware { PostgresLibrary.software }
 
     package var summary: String {
-        let sealing = options.isSealed ? "sealed" : "in the clear"
-        guard let primary = state.hosts.primary else {
-            return "PostgreSQL at \(state.hosts.names), not connected yet, \(sealing)"
-        }
-        return "\(primary.description), \(sealing)"
+        state.hosts.primary?.description ?? "PostgreSQL at \(state.hosts.names), not connected yet"
     }
 
     package var fault: StoreError? { state.fault }
 
     package var administrator: any StoreAdministrator {
-        PostgresAdministrator(
-            connections, longWork, state, handle: handle, options.isSealed ? agreement : nil)
+        PostgresAdministrator(connections: connections, state: state, handle: handle, agreement: agreement)
     }
 
     /// False: other servers write as well.
@@ -96,22 +83,20 @@ package final class PostgresTokenStore: TokenStore {
         _ state: PostgresState, _ postgres: PostgresOptions, _ finder: PrimaryFinder,
         _ deliver: @escaping WaitingHandle.Deliver
     ) throws(StoreError) -> any StoreHandle {
-        do throws(SystemError) {
-            return try PostgresStoreHandle(state, postgres, finder, deliver: deliver)
-        } catch {
-            throw .unavailable(StoreFault("a connection's descriptors cannot be watched: \(error)"))
+        try Result { () throws(SystemError) in
+            try PostgresStoreHandle(state, postgres, finder, deliver: deliver)
         }
+        .mapError { StoreError.unavailable(StoreFault("a connection's descriptors cannot be watched: \($0)")) }.get()
     }
 
     package func change(_ retention: Retention) async throws(StoreError) {
         state.change(retention)
-        upkeep.wake()
     }
 
     package func finishWrites() {
         state.isClosed.store(true, ordering: .releasing)
         // Meanwhile the handles' loops carry out the requests that they have accepted.
-        let end = MonotonicTime.now + Nanoseconds(postgres.timeout)
+        let end = MonotonicTime.now + postgres.timeout
         while state.waitingRequests.load(ordering: .acquiring) > 0, .now < end { usleep(1_000) }
     }
 
@@ -119,7 +104,6 @@ package final class PostgresTokenStore: TokenStore {
         finishWrites()
         finder.close()
         connections.close()
-        longWork.close()
         upkeep.stop()
     }
 

@@ -16,6 +16,7 @@ package final class SQLiteTokenStore: TokenStore {
     /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
     private let eraser: UserEraser
+    let walker: Walker
     /// See `Schema.lastWrite`.
     private let lastWrite: String?
     /// Nil until `preload` is called.
@@ -31,16 +32,15 @@ package final class SQLiteTokenStore: TokenStore {
         // force.
         _ = csqlite_disable_memory_statistics()
         let file = try DatabaseFile(in: directory.path)
-        // A file that an interrupted restore or copy has left may be in the clear.
+        // An interrupted restore or copy may have left it.
         file.discardNew()
         BackupFile.discardUnfinished(in: directory.path)
         let opener = StoreOpener(directory: directory.path, database: file.path, options: options)
         let opened = try opener.open()
         lastWrite = Schema.lastWrite(to: opened.writer.connection)
         let state = StoreState(
-            sealing: opened.sealing, retention: options.retention,
-            missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
-        )
+            sealing: opened.sealing, retention: options.retention, lastBackup: BackupRecord(in: directory.path))
+        let walk = Schema.walk(of: opened.writer.connection)
         let database = RecoveringDatabase(opened, opener, state: state, directory: directory)
         let writerThread = WriterThread(database, state: state, options: options)
         let open = OpenDatabase(
@@ -48,8 +48,10 @@ package final class SQLiteTokenStore: TokenStore {
         self.open = open
         let eraser = UserEraser(open)
         self.eraser = eraser
+        let walker = Walker(open, walk ?? WalkState())
+        self.walker = walker
         let handle = WaitingHandle { (deliver) throws(StoreError) in try open.handle(eraser, deliver) }
-        administrator = SQLiteAdministrator(open, handle: handle)
+        administrator = SQLiteAdministrator(open, walker, handle: handle)
     }
 
     var directory: DataDirectory { open.directory }
@@ -61,7 +63,7 @@ package final class SQLiteTokenStore: TokenStore {
     package var software: StoreSoftware { SQLiteLibrary.software }
 
     package var summary: String {
-        let place = "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
+        let place = "SQLite \(software.version) in \(directory.path)"
         return lastWrite.map { "\(place), last written before \($0)" } ?? place
     }
 
@@ -83,17 +85,13 @@ package final class SQLiteTokenStore: TokenStore {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
 
-    /// When a retention time is set that was not set before, writes wait while its index is made: about one second for
-    /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
-        try await writerThread.perform { [admission = writerThread.admission, state] (writer) throws(SQLiteError) in
-            // That this takes long does not mean that the disk has stalled, so the writes that wait are not refused.
-            admission.noteResting()
-            try writer.index(for: retention)
+        try await writerThread.perform { [state] (_) throws(SQLiteError) in
             // On this thread, as a deletion by the former retention must not be under way when the observer is told.
             state.change(retention)
         }
+        await walker.begin()
     }
 
     package func preload() {
@@ -106,6 +104,7 @@ package final class SQLiteTokenStore: TokenStore {
         runningPreloader.withLock { $0.take() }?.stop()
         // They need the writer.
         eraser.finish()
+        walker.stop()
         writerThread.close()
     }
 
@@ -129,8 +128,9 @@ extension SQLiteTokenStore {
         metrics.isExpiryHeld = state.clock.isHoldingExpiry
         metrics.databaseBytes = FileStatus.size(of: path)
         metrics.walBytes = FileStatus.allocatedSize(of: path + "-wal")
-        metrics.sealingKey = state.sealing.ring?.active.number
-        metrics.missingKeys = state.missingKeys
+        metrics.sealingKey = state.sealing.ring.active.number
+        metrics.missingKeys = walker.missingKeys
+        metrics.walk = walker.status
         metrics.unreadableReads = state.unreadableCount.load(ordering: .relaxed)
         metrics.lastBackup = state.lastBackup.withLock(\.self)
         return metrics

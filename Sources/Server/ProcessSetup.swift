@@ -59,5 +59,5 @@ package protocol Administration: Sendable {
     /// Answers requests until the loop is abandoned, and returns when every request is answered or abandoned.
     ///
     /// - Parameter loop: The calling task's loop, which serves nothing else.
-    func serve(on loop: EventLoop) async
+    func run(on loop: EventLoop) async
 }

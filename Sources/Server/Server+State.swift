@@ -1,8 +1,5 @@
-package import Audit
-import Dispatch
+import Audit
 package import EventLoop
-import FoundationEssentials
-package import Logging
 package import Settings
 import Synchronization
 package import System
@@ -28,13 +25,25 @@ extension Server {
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 
+    /// How much room the data folder's file system had when it last answered; nil while the folder is missing.
+    package var diskSpace: FileSystem.Space? { latestDiskSpace.withLock(\.self) }
+
+    /// Whether the files of the store were removed, cut or replaced: the server then ends, and its next start examines them.
+    package var hasLostStore: Bool { store.fault?.cause == .vanished }
+
+    /// Why requests are refused because of the audit log; nil if they are not.
+    var auditFault: String? {
+        guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }
+        return "the audit log cannot be written, and audit.required is on"
+    }
+
     /// Nil without a TLS listener.
-    package var tls: TLSContext? { listeners.tls }
+    package var tls: WatchedCertificates? { listeners.tls }
 
     /// Warnings about settings with which strangers may read tokens, here or on their way through a network, or which take more
     /// memory than there is.
     package var settingsWarnings: [String] {
-        var warnings: [String] = []
+        var warnings = settingsInForce.warnings
         let exposed = listeners.all.filter { !$0.listener.isLocal }.map(\.name)
         if settingsInForce.access.mode == .open && !exposed.isEmpty {
             let advice = "set access.mode, or let only clients that you trust reach it"
@@ -74,106 +83,5 @@ extension Server {
             "the system allows \(limit >> 20) MiB of memory, and the settings \(needed >> 20) MiB: under load the kernel may kill the server",
             "allow more memory (MemoryMax=, or resources.limits.memory of the pod), or lower limits.buffers and cache.max_bytes"
         )
-    }
-}
-
-extension Server {
-    private static let diskCheckInterval = Duration.seconds(10)
-
-    /// How much room the data folder's file system had when it last answered; nil while the folder is missing.
-    package var diskSpace: FileSystem.Space? { latestDiskSpace.withLock(\.self) }
-
-    /// Looks from time to time how much room there is.
-    ///
-    /// It has a queue of its own, so that a file system that does not answer holds up nothing else.
-    func watchDiskSpace() async {
-        let queue = DispatchQueue(label: "disk space", qos: .utility)
-        let path = settingsInForce.dataDirectoryPath
-        while (try? await Task.sleep(for: Self.diskCheckInterval)) != nil {
-            let space = await queue.run { FileSystem(of: path).space }
-            latestDiskSpace.withLock { $0 = space }
-        }
-    }
-}
-
-extension Server {
-    private static let storeCheckInterval = Duration.seconds(1)
-
-    /// Whether the files of the store were removed, cut or replaced: the server then ends, and its next start examines them.
-    package var hasLostStore: Bool { store.fault?.cause == .vanished }
-
-    /// Stops the server once it has lost its store.
-    func watchStore() async {
-        while (try? await Task.sleep(for: Self.storeCheckInterval)) != nil, !isStopping {
-            if hasLostStore { return drain("the files of the store are not as they were", by: .none) }
-        }
-    }
-}
-
-extension Server {
-    private static let auditInterval = Duration.seconds(1)
-
-    /// Opens the audit log, which records the start; nil if the settings name none.
-    package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
-        guard !settings.audit.file.isEmpty else { return nil }
-        do throws(AuditError) {
-            return try AuditLog(path: settings.audit.file, keyPath: settings.auditKeyPath) { notice in
-                logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
-            }
-        } catch {
-            throw StartError("the audit log cannot be opened: \(error)")
-        }
-    }
-
-    /// Replaces the audit log's key when it is due, retries writes that failed, and notices a disk that hangs.
-    func keepUpAuditLog() async {
-        guard let audit else { return }
-        await withDiscardingTaskGroup { group in
-            group.addTask {
-                while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
-            }
-            group.addTask { [auditQueue] in
-                while (try? await Task.sleep(for: Self.auditInterval)) != nil {
-                    await auditQueue.run { audit.keepUp() }
-                }
-            }
-        }
-    }
-
-    /// Why requests are refused because of the audit log; nil if they are not.
-    var auditFault: String? {
-        guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }
-        return "the audit log cannot be written, and audit.required is on"
-    }
-}
-
-extension Server {
-    /// Fails if a start would fail because of the files of keys and logs; changes nothing.
-    ///
-    /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
-    /// - Returns: How the keys for JWTs are used; nil without any.
-    @discardableResult
-    package static func examineFiles(
-        _ settings: Settings, except isAwaited: (String) -> Bool
-    ) throws(StartError) -> String? {
-        let summary = try AccessResources(settings).keySummary
-        let path = settings.accessLogFile
-        if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
-            do throws(SystemError) {
-                try AccessLogFile.examine(path)
-            } catch {
-                throw .accessLog(path, error)
-            }
-        }
-        guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
-            return summary
-        }
-        do throws(AuditError) {
-            // The server itself may have it open.
-            try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath)
-        } catch {
-            throw StartError("the audit log cannot be opened: \(error)")
-        }
-        return summary
     }
 }

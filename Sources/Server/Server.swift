@@ -45,11 +45,11 @@ package final class Server: Sendable {
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
-    private let watchdogInterval: Duration?
+    let watchdogInterval: Duration?
     private let distributor: ConnectionDistributor
     /// The connections of all loops.
     let connectionCount: ConnectionCount
-    private let heapMemory: HeapMemory
+    let heapMemory: HeapMemory
     /// Set once, when the stop begins.
     let isDraining = Atomic<Bool>(false)
     /// How many signals that stop the server have arrived.
@@ -66,9 +66,10 @@ package final class Server: Sendable {
     ///   - setup: The prepared process.
     ///   - listeners: The clients' listeners.
     ///   - store: Closed when the server ends.
+    ///   - departures: Is shown the tokens that the store's walk opens.
     package init(
         _ loaded: SettingsLoader.Loaded, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
-        _ listeners: ClientListeners, _ store: any TokenStore
+        _ listeners: ClientListeners, _ store: any TokenStore, _ departures: Departures = Departures()
     ) throws(StartError) {
         let settings = loaded.settings
         self.loader = loader
@@ -83,7 +84,7 @@ package final class Server: Sendable {
         let logger = log.logger
         self.logger = logger
         audit = try Self.openAuditLog(settings, logger)
-        let access = try AccessResources(settings, seesEnds: store.seesAllWrites, audit: audit) {
+        let access = try AccessResources(settings, seesEnds: store.seesAllWrites, audit: audit, departures) {
             logger.warning("\($0)")
         }
         self.access = access
@@ -99,7 +100,7 @@ package final class Server: Sendable {
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         self.connectionCount = connectionCount
-        let loops = settings.loops ?? Processors.usable
+        let loops = Processors.usable
         let bufferBudget = BufferBudget(limit: settings.bufferLimit, loops: loops)
         self.bufferBudget = bufferBudget
         do {
@@ -139,7 +140,7 @@ package final class Server: Sendable {
         // Before the first request, so that no signal is missed.
         await Signal.handle(.terminate, .interrupt, .hangUp) { [self] in handle($0) }
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
-            await administration.serve(on: administrationLoop)
+            await administration.run(on: administrationLoop)
         }
         let acceptingTasks = contexts.map { context in
             Task(executorPreference: context.loop) { await self.accept(on: context) }
@@ -154,6 +155,7 @@ package final class Server: Sendable {
             Task { await self.watchStore() },
             Task { await self.watchDiskSpace() },
         ]
+        let departures = Task { await self.carryOutDepartures() }
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.
         for context in contexts {
@@ -162,13 +164,15 @@ package final class Server: Sendable {
         // Up to this point operators can ask what the server is waiting for.
         administrationLoop.abandon()
         await administrationTask.value
-        for task in periodicTasks { task.cancel() }
+        for task in periodicTasks + [departures] { task.cancel() }
         // Otherwise a change since the last check would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
         // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
         await DispatchQueue(label: "last writes").run { [store] in store.finishWrites() }
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
+        // It may have an event of what it has removed.
+        await departures.value
         if let audit { await auditQueue.run { audit.close() } }
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
@@ -210,21 +214,5 @@ package final class Server: Sendable {
                 }
             }
         }
-    }
-
-    // MARK: - Periodic work
-
-    private func trimHeap() async {
-        var heapMemory = heapMemory
-        while (try? await Task.sleep(for: Self.heapTrimInterval)) != nil { heapMemory.giveBackFree() }
-    }
-
-    private static let heapTrimInterval = Duration.seconds(10)
-
-    private func notifyWatchdog() async {
-        guard let watchdogInterval else { return }
-        await Watchdog(loops: loops, interval: watchdogInterval) { [notifier] in
-            notifier.send(.watchdog)
-        }.run()
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 
 /// Reads the limits of this process's control group and of those above it, of which the lowest is in force (cgroups(7)).
 ///
-/// Only version 2 counts: where version 1 limits the cores, the setting `loops` has to say how many there are.
+/// Only version 2 counts: where version 1 limits the processor time, there are more threads than it can keep busy.
 package struct ControlGroup {
     /// The folders of the group and of those above it.
     private let folders: [String]

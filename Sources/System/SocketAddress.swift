@@ -55,24 +55,14 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         (self.storage, self.length) = (storage, length)
     }
 
-    /// The address of a Unix socket's file.
+    /// The address of a Unix socket.
     ///
     /// - Parameters:
-    ///   - path: At most 107 bytes.
-    ///   - call: The call that the error names.
-    package init(path: String, call: String = "bind") throws(SystemError) {
-        try self.init(Array(path.utf8) + [0], call)
-    }
-
-    /// - Parameters:
-    ///   - name: A path, or `@` and a name in the abstract namespace.
+    ///   - name: A path of at most 107 bytes, or `@` and a name in the abstract namespace.
     ///   - call: The call that the error names.
     package init(name: String, call: String) throws(SystemError) {
         // An abstract name begins with a NUL byte, and its end is given by the length of the address.
-        try self.init(name.hasPrefix("@") ? [0] + Array(name.utf8.dropFirst()) : Array(name.utf8) + [0], call)
-    }
-
-    private init(_ bytes: [UInt8], _ call: String) throws(SystemError) {
+        let bytes = name.hasPrefix("@") ? [0] + Array(name.utf8.dropFirst()) : Array(name.utf8) + [0]
         let capacity = MemoryLayout.size(ofValue: storage.sun_path)
         guard bytes.count <= capacity else { throw SystemError(call: call, code: ENAMETOOLONG) }
         length = socklen_t(MemoryLayout<sa_family_t>.size + bytes.count)

@@ -1,4 +1,5 @@
 import CLinux
+package import Dispatch
 import Glibc
 
 /// System threads with names that top(1) and debuggers show.
@@ -134,5 +135,41 @@ package enum ThreadTimes {
             times[String(text[text.index(after: start)..<end]), default: 0] += (user + kernel) / ticks
         }
         return times
+    }
+}
+
+/// Runs an actor on a queue of its own, where it may block, unlike on the few threads of Swift's shared pool.
+package final class BlockingExecutor: SerialExecutor {
+    package let queue: DispatchQueue
+
+    package init(label: String) {
+        queue = DispatchQueue(label: label)
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { unsafe job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+    }
+
+    /// Runs a closure after the work that was handed over before.
+    package func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
+
+    package func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
+}
+
+/// A value that one thread makes and another one takes.
+///
+/// Unchecked: only the thread that takes the value touches it.
+package final class ThreadHandoff<Value>: @unchecked Sendable {
+    private var value: Value?
+
+    package init(_ value: Value) {
+        self.value = value
+    }
+
+    /// Returns the value; to be called once.
+    package func take() -> Value {
+        guard let taken = value.take() else { preconditionFailure("a value is handed over once") }
+        return taken
     }
 }

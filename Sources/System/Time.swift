@@ -34,6 +34,9 @@ import Glibc
         return overflow ? .never : MonotonicTime(nanoseconds: sum)
     }
 
+    /// `never` where the sum would be too large.
+    package static func + (time: MonotonicTime, duration: Duration) -> MonotonicTime { time + Nanoseconds(duration) }
+
     /// The time from `earlier` to `later`, zero if they come in the other order.
     @inlinable
     public static func - (later: MonotonicTime, earlier: MonotonicTime) -> Nanoseconds {
@@ -50,7 +53,7 @@ import Glibc
 /// A length of time that is never negative.
 ///
 /// Public for the reason that `MonotonicTime` is.
-@frozen public struct Nanoseconds: Hashable, Sendable {
+@frozen public struct Nanoseconds: Hashable, Comparable, Sendable {
     /// How many nanoseconds.
     public let count: UInt64
 
@@ -65,6 +68,10 @@ import Glibc
         let (seconds, attoseconds) = duration.components
         count = seconds < 0 ? 0 : UInt64(seconds) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
     }
+
+    /// Whether a length of time is shorter than another one.
+    @inlinable
+    public static func < (left: Nanoseconds, right: Nanoseconds) -> Bool { left.count < right.count }
 }
 
 extension timespec {

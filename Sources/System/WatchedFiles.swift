@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 /// The contents of files that are read again when they change; while they cannot be used, the former contents stay in use.
@@ -94,65 +93,5 @@ extension WatchedFiles where Names == String {
         _ path: String, _ read: @escaping @Sendable (_ path: String) throws(Failure) -> Content
     ) throws(Failure) {
         try self.init(path, paths: { [$0] }, read)
-    }
-}
-
-/// Files that say whom the server lets in.
-///
-/// They contain no secrets, so everybody may read them; but whoever may write to one could let himself in.
-package enum TrustedFile {
-    /// The text of a file, without a byte order mark.
-    package static func read(_ path: String) throws(KeyFileError) -> [UInt8] {
-        let (bytes, status): ([UInt8], FileStatus)
-        do throws(SystemError) {
-            (bytes, status) = try BlockingIO.contents(ofFile: path, limit: 1 << 20)
-        } catch {
-            throw KeyFileError(unreadable: path, error)
-        }
-        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else {
-            throw KeyFileError(
-                path,
-                """
-                can be changed by other users, who could let themselves in; run chmod go-w on it, and look for keys that you \
-                do not know
-                """)
-        }
-        return Array(bytes.withoutByteOrderMark)
-    }
-}
-
-/// Why a file of keys or certificates cannot be used, and what to do about it; quotes nothing of the file.
-package struct KeyFileError: Error, Hashable, CustomStringConvertible {
-    package let description: String
-
-    /// - Parameter reason: Continues a sentence that begins with the path.
-    package init(_ path: String, _ reason: String) {
-        description = "\(path) \(reason)"
-    }
-
-    package init(unreadable path: String, _ error: SystemError) {
-        let advice = error.fileAdvice(otherwise: "check the path, and that the server's user may read it")
-        self.init(path, "cannot be read: \(error.reason)\(advice)")
-    }
-}
-
-/// Small text files, such as those of the kernel below /proc and /sys, whose size is known only by reading them.
-package enum TextFile {
-    /// The whole text; nil if the file cannot be read or is not UTF-8.
-    package static func contents(of path: String) -> String? {
-        head(of: path, count: .max).flatMap { String(validating: $0, as: UTF8.self) }
-    }
-
-    /// The first bytes of a file; nil if it cannot be read.
-    package static func head(of path: String, count: Int) -> [UInt8]? {
-        guard let descriptor = try? FileDescriptor(openingFile: path) else { return nil }
-        return try? BlockingIO.read(from: descriptor.number, limit: count)
-    }
-}
-
-extension [UInt8] {
-    /// The bytes of a text without the byte order mark that some editors put first.
-    package var withoutByteOrderMark: ArraySlice<UInt8> {
-        starts(with: [0xef, 0xbb, 0xbf]) ? dropFirst(3) : self[...]
     }
 }

@@ -4,11 +4,22 @@ import Glibc
 package enum Fetched: Sendable {
     /// Nothing is stored under the id.
     case nothing
-    /// The token info, the time from which on it must no longer be returned, in seconds since 1970 (`Int64.max` if it
-    /// does not expire), and its version.
-    case found([UInt8], until: Int64, version: TokenVersion)
+    /// The token info, when it was written, the time from which on it must no longer be returned (`Int64.max` if it does not
+    /// expire), both in seconds since 1970, and its version.
+    case found([UInt8], writtenAt: Int64, until: Int64, version: TokenVersion)
+    /// The token info of a token that has expired and could not be refreshed, its version, and what the client may do; not to be
+    /// kept. Only from a store that refreshes tokens.
+    case unrefreshed([UInt8], version: TokenVersion, RefreshAdvice)
     /// The token info is longer than the limit, and was not read.
     case longer
+}
+
+/// What a client may do whose token has expired; the word is part of the answer.
+package enum RefreshAdvice: String, Sendable {
+    /// The token may be refreshed soon.
+    case later
+    /// Only a new login helps.
+    case login
 }
 
 /// One thread's access to the store.
@@ -47,8 +58,8 @@ package protocol StoreHandle: AnyObject {
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
     ///   - session: A session that must exist in the state of the store from which the token is read; otherwise the error
     ///     is `sessionEnded`. Nil for none.
-    ///   - makeCompletion: Makes the completion for an outcome that comes later. Called only in that case, once, before
-    ///     this returns; the completion is called once, on this thread, after this has returned, unless nobody waits
+    ///   - makeCompletion: Makes the completion of a read whose outcome comes later; called only then, once, before this
+    ///     returns. The completion is called once, on this thread, after this has returned, or not at all if nobody waits
     ///     for it any longer.
     /// - Returns: Nil if the outcome comes later.
     func fetch(

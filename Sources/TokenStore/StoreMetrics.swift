@@ -24,19 +24,50 @@ package struct StoreMetrics: Sendable {
     package var isExpiryHeld = false
     package var databaseBytes: Int?
     package var walBytes: Int?
-    /// The number of the key that seals; nil in the clear.
+    /// The number of the key that seals; nil while a database has not been reached yet.
     package var sealingKey: Int?
     /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has shown; a store
     /// on other machines counts them in `remote` instead.
     package var missingKeys: [Int] = []
     /// Rows that did not open when a client asked for them.
     package var unreadableReads = 0
+    /// What the walk over all rows has found; nil if that is not known yet.
+    package var walk: WalkStatus?
     /// How the last backups ended; nil if there was none.
     package var lastBackup: BackupRecord?
     /// Nil for a store on this machine.
     package var remote: RemoteStoreMetrics?
+    /// Nil if tokens are not refreshed.
+    package var refresh: RefreshMetrics?
 
     package init() {}
+}
+
+/// How the refreshing of tokens goes.
+package struct RefreshMetrics: Sendable {
+    /// Exchanges by outcome.
+    package struct Counts: Sendable {
+        package var refreshed: UInt64 = 0
+        /// The provider's answer was dropped, as something else was stored or the token was removed meanwhile.
+        package var superseded: UInt64 = 0
+        /// The provider says that the token is dead.
+        package var refused: UInt64 = 0
+        /// The user has to log in again, as nobody knows whether the token was used up, or the answer could not be stored.
+        package var lost: UInt64 = 0
+        /// Those that may be tried again, by reason.
+        package var failed: [String: UInt64] = [:]
+
+        package init() {}
+    }
+
+    package var counts: Counts
+    /// Failures since the provider last answered as it should, and the reason of the last one.
+    package var failures: Int
+    package var fault: String?
+
+    package init(counts: Counts, failures: Int, fault: String?) {
+        (self.counts, self.failures, self.fault) = (counts, failures, fault)
+    }
 }
 
 /// Facts and counters of a store in a database on other machines, since it was opened.
@@ -92,7 +123,7 @@ package struct RemoteStoreMetrics: Sendable {
     /// Requests that were refused because too many requests, or too many bytes, were waiting.
     package var refusedByCount: UInt64 = 0
     package var refusedByBytes: UInt64 = 0
-    /// Requests that were never sent, because their clients had disconnected.
+    /// Requests that were not sent, or not again, because their clients had disconnected.
     package var dropped: UInt64 = 0
     /// Time from sending a group to its answer, for groups that only read and for proofs.
     package var readTime: Histogram.Reading
@@ -100,6 +131,7 @@ package struct RemoteStoreMetrics: Sendable {
     /// Requests that had to be sent again, by the SQLSTATE that was the cause, or `connection` if a connection was
     /// lost.
     package var retries: [(cause: String, count: UInt64)] = []
+    package var retryCount: UInt64 { retries.reduce(0) { $0 + $1.count } }
     /// How often another server has become the primary, and when that was last noticed, in seconds since 1970.
     package var failovers: UInt64 = 0
     package var lastFailover: Int64?

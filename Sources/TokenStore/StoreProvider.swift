@@ -12,7 +12,7 @@ package protocol StoreProvider: Sendable {
     ///   it is closed.
     func open(in directory: DataDirectory) throws(StoreOpenError) -> any TokenStore
 
-    /// Begins to read all rows for another store, sealed or in the clear as they are.
+    /// Begins to read all rows for another store; those of version 1.0 may also be in the clear.
     ///
     /// - Parameter directory: The data folder, locked unless the store is shared.
     func copySource(in directory: DataDirectory) throws(StoreOpenError) -> any CopySource
@@ -112,8 +112,6 @@ package enum StoreCapability: CaseIterable, Sendable {
 
 /// An operator's settings of a store, and who is told of its events.
 package struct StoreOptions: Sendable {
-    /// Whether rows are sealed.
-    package var isSealed = true
     /// Where the key ring is.
     package var keyRing: KeyRingFile
     package var retention = Retention()
@@ -133,6 +131,8 @@ package struct StoreOptions: Sendable {
     /// opens the store nevertheless, answers its clients meanwhile that it cannot serve them, and uses the database as soon as
     /// it is there.
     package var isServing = false
+    /// Nil if nobody wants to see the tokens that a server's walk opens.
+    package var inspector: (any TokenInspector)?
     /// Told of what operators should know.
     ///
     /// Called on any thread; must return soon.

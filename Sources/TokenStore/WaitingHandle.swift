@@ -1,6 +1,6 @@
 import Dispatch
 import Glibc
-import System
+package import System
 
 /// A handle for operators' commands and for tests, which wait for each outcome.
 ///
@@ -103,14 +103,20 @@ package actor WaitingHandle {
 
     // MARK: - Tokens
 
-    /// The token info of an id; nil when nothing is stored under it.
-    package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
+    /// A token info as it is stored, when it was written, in seconds since 1970, and its version.
+    package typealias Found = (info: [UInt8], writtenAt: Int64, version: TokenVersion)
+
+    /// The token info of an id; nil if nothing is stored under it.
+    package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? { try await find(id)?.info }
+
+    /// What is stored under an id; nil if nothing is.
+    package func find(_ id: [UInt8]) async throws(StoreError) -> Found? {
         let fetched: Fetched = try await outcome { (handle, completion) throws(StoreError) in
             let fetched = try handle.fetch(id, upTo: .max, if: nil, orLater: { completion })
             if let fetched { completion(.success(fetched)) }
         }
-        guard case .found(let info, _, _) = fetched else { return nil }
-        return info
+        guard case .found(let info, let writtenAt, _, let version) = fetched else { return nil }
+        return (info, writtenAt, version)
     }
 
     /// Stores tokens, replacing those of the same id; they are durable when it returns.
@@ -142,30 +148,6 @@ package actor WaitingHandle {
 
     /// See `StoreHandle`.
     package var unixTime: Int64 { get throws(StoreError) { try handle.unixTime } }
-
-    /// See `StoreHandle`.
-    package func sessionKey(of secret: [UInt8]) throws(StoreError) -> SessionKey {
-        try handle.sessionKey(of: secret.span)
-    }
-}
-
-/// Runs an actor on a queue of its own, where it may block, unlike on the few threads of Swift's shared pool.
-package final class BlockingExecutor: SerialExecutor {
-    fileprivate let queue: DispatchQueue
-
-    package init(label: String) {
-        queue = DispatchQueue(label: label)
-    }
-
-    package func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        queue.async { unsafe job.runSynchronously(on: self.asUnownedSerialExecutor()) }
-    }
-
-    /// Runs a closure after the work that was handed over before.
-    package func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
-
-    package func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
 }
 
 /// Watches a handle's descriptor, as an event loop does in a server.

@@ -43,7 +43,7 @@ struct ConfigurationOptions: ParsableArguments {
         do throws(SettingsError) {
             return try loader.loadWithOrigins()
         } catch {
-            for fault in error.each { StandardError.print("\(fault)") }
+            for fault in error.each { StandardError.print(fault) }
             noteForgottenFile()
             throw ExitCode.failure
         }

@@ -37,6 +37,16 @@ def bearer_settings(file, signer, **settings):
         "issuer": signer.url, "audience": signer.audience, "keys_file": str(file), **settings}}}
 
 
+APP_SECRET = "0123456789abcdef0123456789abcdef"
+
+
+def write_app_secret(file):
+    """Settings with an app secret of Facebook's, which is written to the file."""
+    file.write_text(APP_SECRET + "\n")
+    file.chmod(0o600)
+    return {"facebook": {"app_secret_file": str(file)}}
+
+
 def unknown_session():
     """A session in the right form that no server has made."""
     return "tcs_" + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")

@@ -79,6 +79,15 @@ def postgres_binary():
 
 
 @pytest.fixture(scope="session")
+def refresh_binary():
+    """The path of the program that can refresh tokens, and store them in PostgreSQL too."""
+    path = os.environ.get("TOKEN_CACHE_REFRESH_BINARY", "")
+    if not path:
+        pytest.skip("TOKEN_CACHE_REFRESH_BINARY is not set: deploy/build --traits PostgreSQL,TokenRefresh prints its value")
+    return path
+
+
+@pytest.fixture(scope="session")
 def shim_library(tmp_path_factory):
     """The library that `StorageShim` preloads into servers."""
     return compile_library(tmp_path_factory.mktemp("shim"))
@@ -257,9 +266,9 @@ def replicated_postgres(tmp_path):
             ReplicatedPostgres(tmp_path / f"replicated{next(numbers)}", *arguments, **options))
 
 
-SMALL_LIMITS = {"request_line": 256, "head": 512, "body": 1024}
+SMALL_LIMITS = {"head": 512, "body": 1024}
 
 plain_server = shared_server("plain", {})
 small_server = shared_server("small", {"limits": SMALL_LIMITS})
-hasty_server = shared_server("hasty", {"timeouts": {"head": "700ms", "body": "700ms", "idle": "60s"}})
-idle_server = shared_server("brief", {"timeouts": {"head": "60s", "body": "60s", "idle": "1s"}})
+hasty_server = shared_server("hasty", {"timeouts": {"body": "2100ms", "idle": "60s"}})
+idle_server = shared_server("brief", {"timeouts": {"body": "180s", "idle": "1s"}})

@@ -78,7 +78,7 @@ def back_up(world, point):
 def rekey(world, point):
     """Adds a key, seals all rows with it, and retires the earlier keys."""
     replied(world, point, "/store/keyring/add")
-    replied(world, point, "/store/rekey")
+    replied(world, point, "/store/walk")
     for key in keys(world, point):
         if not key["seals"]:
             replied(world, point, "/store/keyring/retire", {"number": key["number"]})

@@ -5,20 +5,24 @@ import errno
 import itertools
 import re
 import shutil
+import signal
 import subprocess
 from types import SimpleNamespace
 
 from contract import NOT_FOUND, STORED, found
 from failing_audits import AuditLog, is_half_line
-from failing_calls import FailingCalls
+from failing_calls import KILLED, FailingCalls
 from failing_worlds import SETTINGS, has_run_out_of_memory, is_failing_sync
 from http_client import Connection, ProtocolError, exchange, get, lines, post
 from server_process import Server, until
 from service_manager import Messages
+from store_files import FORMER_SESSIONS, FORMER_TOKENS, opened, unpack_former_store
 
 # Says what is wrong and what to do, or gives the system's or SQLite's reason.
 MESSAGE = re.compile(r"token-cache: .+(;|\(|: )")
 MOST_FAILURES = 60
+# What version 1.0 found expired rows by.
+FORMER_INDEXES = ("token_by_writing", "token_by_expiration", "session_by_expiration", "session_by_use")
 SECONDS = 30
 
 
@@ -53,7 +57,7 @@ class Lives:
         self.calls = FailingCalls(library, folder / "control")
         self.settings = {
             **SETTINGS, "tls": {"certificate": certificate[0], "private_key": certificate[1]},
-            "access_log_file": str(folder / "access.log")}
+            "access_log_file": str(folder / "access.log"), "access": {"session": {"idle_timeout": "3650d"}}}
         self.log = AuditLog(folder / "log")
         self.log.make_keys()
         self.expected = {}
@@ -61,7 +65,10 @@ class Lives:
         self.numbers = itertools.count()
         self.outcomes = collections.Counter()
         self.failures = []
-        if phase != "create":
+        if phase == "upgrade":
+            unpack_former_store(self.template)
+            self.expected = FORMER_TOKENS
+        elif phase != "create":
             self._make_template()
         # So that a start replaces it.
         self.log.age_key()
@@ -113,6 +120,11 @@ class Lives:
             finally:
                 after.kill()
             room.log.verify()
+            if self.phase == "upgrade":
+                with opened(room.data) as database:
+                    assert database.execute("SELECT count(*) FROM session").fetchall() == [(FORMER_SESSIONS,)]
+                    [(left,)] = database.execute("SELECT count(*) FROM sqlite_schema WHERE name IN (?, ?, ?, ?)", FORMER_INDEXES)
+                    assert left == 0
 
     @contextlib.contextmanager
     def _room(self):
@@ -164,12 +176,18 @@ class Lives:
         """Whether a fault may end the server in any way, or keep it from starting or stopping."""
         if point.kind == "malloc":
             return has_run_out_of_memory(server)
+        if point.action == KILLED:
+            # What follows a start, as the walk's first step, may come before the server's first answer or after it.
+            return server.wait(SECONDS) == -signal.SIGKILL
         return self.calls.strike().is_of_dispatch and not point.passes
 
     def _check_refusal(self, server, point):
         strike = self.calls.strike()
         last = server.log().strip().splitlines()[-1:]
         status = server.process.returncode
+        if point.action == KILLED:
+            assert status == -signal.SIGKILL, status
+            return
         assert status == 1, f"the start ends with {status}: {server.log()[-1500:]}"
         if point.kind == "malloc":
             # What a library could not do for want of memory may be all that is known.

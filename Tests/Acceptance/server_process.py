@@ -1,5 +1,6 @@
 """Runs the server under test as a process."""
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -60,8 +61,6 @@ def run(*arguments, environment=None, prefix=(), folder=None, seconds=STOP_SECON
 NOBODY = 65534
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else, or make files of another user")
-# Settings for a store that is not encrypted.
-UNSEALED = {"sealing": {"enabled": "off"}}
 
 
 def until(condition, seconds=30.0, pause=0.02):
@@ -102,10 +101,19 @@ def beside(function, arguments):
                 call.result()
 
 
+_first_core = itertools.count()
+
+
+def some_cores(count):
+    """The cores of a server that is to have so many loops; other ones than those of the server before, if there are enough."""
+    cores, first = sorted(os.sched_getaffinity(0)), next(_first_core)
+    return {cores[(first + number) % len(cores)] for number in range(count)}
+
+
 class Server:
     """A running server with its own folder, configuration and log files.
 
-    Its settings are written to a settings file in JSON, which is also YAML.
+    Its settings are written to a settings file in JSON, which is also YAML; `loops` among them says how many cores it gets.
     """
 
     @staticmethod
@@ -124,13 +132,15 @@ class Server:
         self.log_file = self.folder / "stderr"
         self.output_file = self.folder / "stdout"
         configuration = self.folder / "token-cache.yaml"
-        complete = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(self.data), "loops": 2, **(settings or {})}
+        complete = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(self.data), **(settings or {})}
+        cores = some_cores(complete.pop("loops", 2))
         configuration.write_text(json.dumps(complete))
         place = SimpleNamespace(environment={}, program=program) if program else self.place(self.data)
 
         def prepare():
             # Python ignores SIGPIPE, and the server would inherit that.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.sched_setaffinity(0, cores)
             if descriptors is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
             if file_size is not None:

@@ -4,9 +4,30 @@ import json
 import os
 import resource
 import sqlite3
+import tarfile
+from pathlib import Path
 
 from contract import WRITE_FAILED
 from server_process import run, until
+
+# A backup in the clear, which version 1.0.0 has made with `sealing.enabled: off`.
+FIXTURES = Path(__file__).parents[1] / "Fixtures"
+CLEAR_STORE = FIXTURES / "clear-1.0.0.db"
+# The data folder that a server of version 1.0.0 has left when it was killed: with all indexes, two keys and commits in the WAL.
+# Its last rows are in that. Nothing in it expires before 2036 if sessions may be idle for ten years.
+FORMER_STORE = FIXTURES / "store-1.0.0.tar.gz"
+FORMER_SESSIONS = 3
+FORMER_TOKENS = {f"id{number}": f"value{number}" + "x" * number * 50 for number in range(20)} | {
+    f"id{number}": json.dumps({
+        "com.facebook.sdk:TokenInformationExpirationDateKey": "2099-01-01T00:00:00+0000",
+        "n": f"value{number}" + "x" * number * 50}, separators=(",", ":")) for number in range(0, 20, 4)
+} | {f"id{number}": f"value{number}-again" for number in (1, 5, 9)}
+
+
+def unpack_former_store(data):
+    """Makes a data folder as the server of version 1.0.0 has left it."""
+    with tarfile.open(FORMER_STORE) as archive:
+        archive.extractall(data)
 
 
 @contextlib.contextmanager
@@ -76,11 +97,11 @@ def verify_audit(*files, key):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def holds(data, *texts):
-    """The names of the files in a data folder that contain one of the texts."""
+def holds(data, *parts):
+    """The names of the files in a data folder that contain one of these bytes."""
     return [
         file.name for file in data.iterdir()
-        if file.is_file() and any(text.encode() in file.read_bytes() for text in texts)
+        if file.is_file() and any(part in content for content in [file.read_bytes()] for part in parts)
     ]
 
 

@@ -153,7 +153,7 @@ class History:
 def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, tmp_path, settings, is_long):
     access, key = session_settings(tmp_path / "keys")
     # A disk that is slow for a while is no failure here.
-    server = serve({**access, **settings, "loops": 2, "store": {"queue": {"max_wait": "120s"}}})
+    server = serve({**access, **settings, "loops": 2, "store": {"timeout": "120s"}})
     History([server], key, users=4, rounds=600 if is_long else 80).run()
 
 

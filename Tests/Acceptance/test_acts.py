@@ -138,7 +138,7 @@ def test_who_reloads_and_who_stops_is_in_both_logs(served):
     served.server.send_signal(signal.SIGHUP)
     until(lambda: "SIGHUP received: " in served.server.log() and served.events()[-1]["actor"] == "signal")
     assert served.events()[-1].items() >= {"action": "reload", "outcome": "ok", "signal": "SIGHUP"}.items()
-    (served.server.folder / "token-cache.yaml").write_text("loops: many")
+    (served.server.folder / "token-cache.yaml").write_text("log_level: many")
     assert steer(served.server, "/reload")[0] == 500
     check_event(served.events()[-1], "reload", "failed")
     # This command does not have the server's settings and so does not notify the server, which looks once more before it ends.

@@ -1,16 +1,18 @@
 """A backup is a copy of the store as of one moment; a restore puts it back completely or changes nothing."""
 import contextlib
+import json
 import os
 import re
 import shutil
 import socket
 import sqlite3
+import time
 
 import pytest
 
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, post
-from server_process import beside, until
+from server_process import beside, run, until
 from store_files import command, kill_with_log, printed, refused
 
 
@@ -118,10 +120,14 @@ def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     fill(server.address, 50)
     printed(server.data, "backup", str(tmp_path / "backup.db"))
     kill_with_log(server, lambda: fill(server.address, 500, "later"))
-    restored, replaced, *_ = printed(server.data, "restore", str(tmp_path / "backup.db")).splitlines()
+    backed_up = json.loads(printed(server.data, "verify", str(tmp_path / "backup.db"), "--json"))["last_written_at"]
+    restored, replaced, lost = printed(server.data, "restore", str(tmp_path / "backup.db")).splitlines()
     assert restored.startswith("restored 50 tokens, ")
     # Also those that only the log had.
     assert replaced == "replaced a store of 550 tokens"
+    assert re.fullmatch(r"lost what was stored after \S+Z; the replaced store was last written before \S+Z", lost)
+    again = json.loads(printed(server.data, "restore", str(tmp_path / "backup.db"), "--json"))
+    assert backed_up == again["lost_after"] <= time.time() < again["lost_before"] + 1 < time.time() + 120
     assert sorted(os.listdir(server.data)) == ["control.sock", "keys", "last-backup", "lock", "tokens.db"]
     server = serve(data=server.data)
     assert server.get("id49") == found("value49" * 20)
@@ -154,6 +160,72 @@ def test_a_backup_can_be_restored_into_an_empty_folder_with_its_key_ring(serve, 
     shutil.copy(server.data / "keys", target / "keys")
     assert "restored 10 tokens" in printed(target, "restore", str(tmp_path / "backup.db"))
     assert printed(target, "get", "id3") == "value3" * 20 + "\n"
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+def test_a_backup_takes_the_keys_along_with_which_it_is_restored_anywhere(serve, tmp_path, is_running):
+    server = serve()
+    for name in ("anna", "berta"):
+        assert server.post(name, "x") == STORED
+    printed(server.data, "backup", str(tmp_path / "early.db"))
+    printed(server.data, "erase", "anna")
+    if not is_running:
+        server.stop()
+    safe = tmp_path / "safe"
+    safe.mkdir()
+    for _ in range(2):
+        shown = json.loads(printed(server.data, "backup", str(tmp_path / "late.db"), "--keys", str(safe), "--json"))
+    ring, erasures = shown["keys"]
+    assert erasures == f"{ring}.erasures" and (safe / ring).read_bytes() == (server.data / "keys").read_bytes()
+    # Earlier backups need a key that is retired.
+    printed(server.data, "keyring", "rotate")
+    printed(server.data, "erase", "carla")
+    (tmp_path / "folder").mkdir()
+    text = printed(server.data, "backup", "--into", str(tmp_path / "folder"), "--keys", str(safe))
+    copied = re.search(r"copied (\S+) and (\S+); keep them apart from the backups", text)
+    assert sorted(map(str, safe.iterdir())) == sorted([ring, erasures, *copied.groups()])
+    assert {file.stat().st_mode & 0o777 for file in safe.iterdir()} == {0o600}
+    assert (safe / copied[2]).read_bytes() == (server.data / "erasures").read_bytes()
+    [late] = (tmp_path / "folder").iterdir()
+    for key_ring, backup, told in (
+        (ring, tmp_path / "early.db", "left out 1 user that had been erased"), (copied[1], late, "restored 1 token"),
+    ):
+        target = tmp_path / backup.stem
+        target.mkdir()
+        environment = {"TOKEN_CACHE_SEALING_KEY_RING": key_ring}
+        assert told in printed(target, "restore", str(backup), environment=environment)
+        assert printed(target, "get", "berta", environment=environment) == "x\n"
+
+
+def test_the_copies_of_keys_replace_nothing_but_earlier_copies(serve, tmp_path):
+    server, other = serve(), serve()
+    for running in (server, other):
+        assert running.post("me", "x") == STORED
+        printed(running.data, "erase", "me")
+    backup, safe = str(tmp_path / "backup.db"), tmp_path / "safe"
+    assert "its folder does not exist" in refused(server.data, "backup", backup, "--keys", str(safe))
+    assert not os.path.exists(backup)
+    safe.mkdir()
+    ring, erasures = json.loads(printed(server.data, "backup", backup, "--keys", str(safe), "--json"))["keys"]
+    # Erasures that the store's own file lacks.
+    recorded = (server.data / "erasures").read_bytes()
+    (server.data / "erasures").write_bytes((other.data / "erasures").read_bytes())
+    assert "unless that is an earlier copy" in refused(server.data, "backup", backup, "--keys", str(safe))
+    assert (safe / erasures).read_bytes() == recorded
+    (safe / ring).write_text("not to be lost")
+    refused(server.data, "backup", backup, "--keys", str(safe))
+    assert (safe / ring).read_text() == "not to be lost"
+
+
+def test_keys_that_are_a_credential_are_not_copied(serve, tmp_path):
+    source = tmp_path / "credentials" / "token-cache.keys"
+    source.parent.mkdir()
+    assert run("keyring", "create", str(source)).returncode == 0
+    server = serve(environment={"CREDENTIALS_DIRECTORY": str(source.parent)})
+    before = os.listdir(tmp_path)
+    message = refused(server.data, "backup", str(tmp_path / "backup.db"), "--keys", str(tmp_path))
+    assert "is a credential, and is not copied" in message
+    assert os.listdir(tmp_path) == before
 
 
 def damage(path):

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from administration import status
 from contract import INVALID_INPUT, STORED, check_http_error, found, fresh_id
 from http_client import exchange, get, lines, post_of
 from server_process import NO_ADMINISTRATION, run
@@ -48,10 +49,10 @@ def test_json_bodies_are_read_when_that_is_set(serve, plain):
 
 
 def test_all_mistakes_are_told_of_at_once(configuration):
-    file = configuration("lisen: a\nloops: many\nlimits:\n  body: huge\n  bdy: 1\naccess_log: loud")
+    file = configuration("lisen: a\nlog_level: many\nlimits:\n  body: huge\n  bdy: 1\naccess_log: loud")
     expected = [f"{file}, line 1: there is no setting lisen",
                 f"{file}, line 5: there is no setting limits.bdy", "environment: there is no setting TOKEN_CACHE_LOP",
-                f'{file}, line 2: loops is "many"', f'{file}, line 6: access_log is "loud"',
+                f'{file}, line 2: log_level is "many"', f'{file}, line 6: access_log is "loud"',
                 f'{file}, line 4: limits.body is "huge"']
     environment = {"TOKEN_CACHE_LOP": "1"}
     for command in ("check-config", "serve"):
@@ -63,6 +64,23 @@ def test_all_mistakes_are_told_of_at_once(configuration):
     report = json.loads(run("doctor", "--json", "--config", str(file), environment=environment).stdout)
     found = [finding["text"] for finding in report["findings"] if finding["state"] == "problem"]
     assert len(found) == len(expected) and all(text.startswith(start) for text, start in zip(found, expected)), found
+
+
+def test_settings_of_version_1_0_that_are_gone_start_a_server_and_are_warned_of(serve):
+    """FormerSettingsTests have the whole file of 1.0.0."""
+    former = {"admin": {"listen": "127.0.0.1:0", "hosts": ["tokens.example"]}, "sealing": {"enabled": "on"},
+              "store": {"queue": {"max_wait": "10s"}}, "limits": {"request_line": "8 KiB"}, "timeouts": {"head": "10s"}}
+    environment = {"TOKEN_CACHE_LOOPS": "2"}
+    server = serve(former, environment=environment)
+    names = ["admin.hosts", "sealing.enabled", "store.queue.max_wait", "limits.request_line", "timeouts.head", "TOKEN_CACHE_LOOPS"]
+    file = str(server.folder / "token-cache.yaml")
+    printed = run("check-config", "--config", file, environment=environment)
+    assert printed.returncode == 0 and "admin.listen: [\"127.0.0.1:0?host=tokens.example\"]" in printed.stdout
+    warned = [warning["text"] for warning in status(server)["warnings"]]
+    for texts in (server.log().splitlines(), printed.stderr.splitlines(), warned):
+        told = [text for text in texts if "is no setting any more" in text]
+        assert len(told) == len(names) and all(any(f" {name} is no" in text for text in told) for name in names), told
+    assert exchange(server.administration[0], lines("GET /readyz HTTP/1.1", "Host: tokens.example")).status == 200
 
 
 # The command line

@@ -10,6 +10,7 @@ from contract import STORED, fresh_id
 from registers import Load
 from server_process import binary, clean_environment, until
 from storage_shim import ALWAYS
+from store_files import printed
 
 MOST_LOG_LINES = 20
 
@@ -41,13 +42,20 @@ def test_every_acknowledged_write_survives_kill_9(shim, tmp_path, is_long, kinds
         load.check()
         shim.set(**FAULTS[generator.choice(kinds)] if kinds else {})
         with load:
+            # The walk goes over all rows beside the writes, at full speed.
+            rotation = subprocess.Popen(
+                [binary(), "keyring", "rotate", "--data-directory", str(server.data)], env=clean_environment(),
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             load.go_on(1)
             time.sleep(generator.uniform(0.0, 0.2))
             load.over.set()
             server.kill()
+        # Without a server, the command goes on by itself.
+        rotation.wait()
         shim.heal()
     load.servers = [shim.serve(tmp_path / "server")]
     load.check()
+    assert "the store is sound" in printed(load.servers[0].data, "verify")
     assert bool(shim.faults()) == bool(kinds)
     assert kinds or all(register.certain for registers in load.registers for register in registers), "every id was written"
 

@@ -40,7 +40,7 @@ def is_refused(server):
 
 @pytest.mark.parametrize("loops", [1, 2])
 def test_connections_beyond_the_descriptors_are_refused(serve, loops):
-    server = serve({"loops": loops, "timeouts": {"head": "60s"}}, descriptors=LIMIT)
+    server = serve({"loops": loops, "timeouts": {"body": "180s"}}, descriptors=LIMIT)
     limit = served(server)
     assert LIMIT / 2 < limit < LIMIT
     connections = open_all(server, limit)

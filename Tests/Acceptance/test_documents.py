@@ -115,7 +115,7 @@ def test_every_setting_is_one_of_the_program(document, known):
     variables = set(re.findall(r"\bTOKEN_CACHE_[A-Z_]+", document.read_text(encoding="utf-8")))
     written = {"TOKEN_CACHE_" + key.upper().replace(".", "_") for key in known}
     assert variables <= written | {
-        "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY"}
+        "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_REFRESH_BINARY"}
 
 
 def test_every_setting_in_help_is_one_of_the_program(known):

@@ -7,7 +7,7 @@ from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, get, post
 from server_process import beside, until
 from storage_shim import StorageShim
-from store_files import has_commits, opened, printed
+from store_files import has_commits, printed
 
 
 def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
@@ -200,24 +200,3 @@ def test_a_full_disk_is_not_taken_for_mended(small_disk, serve, tmp_path):
     assert stock.store() == STORED
     stock.check()
     assert server.stop() == 0
-
-
-def test_a_start_does_not_wait_for_the_index_of_a_retention_that_is_turned_on(small_disk, serve):
-    """Here the index finds no room; that of a large store would keep a service from being ready in time."""
-    server = serve(data=small_disk / "data")
-    with Connection(server.address) as connection:
-        for number in range(3_000):
-            assert connection.exchange(post(f"id{number}", "x")).body == STORED
-    assert server.stop() == 0
-    fill(small_disk / "filler", but=16 << 10)
-    retention = {"retention": {"after_written": "3650d"}}
-    server = serve(retention, data=small_disk / "data")
-    assert server.get("id7") == found("x")
-    until(lambda: "tokens cannot be stored" in server.log())
-    assert server.stop() == 0
-    (small_disk / "filler").unlink()
-    server = serve(retention, data=small_disk / "data")
-    assert server.post("id7", "y") == STORED
-    assert server.stop() == 0
-    with opened(server.data) as store:
-        assert store.execute("SELECT name FROM sqlite_schema WHERE name = 'token_by_writing'").fetchall()

@@ -17,10 +17,10 @@ from contract import STORED
 from http_client import Connection, post
 from power_cut import Answers, Kind, read_recording
 from registers import value_of
-from server_process import UNSEALED, beside
+from server_process import beside
 from storage_shim import StorageShim
 from store_files import command
-from test_power_cut import LONGEST, NOT_SEALED, Client, make_large, problem, rows
+from test_power_cut import LONGEST, Client, make_large, problem, rows
 
 REFUSAL = "are not of the same moment"
 NAMES = ("tokens.db", "tokens.db-wal")
@@ -113,7 +113,7 @@ def recorded(shim_library, tmp_path_factory):
     folder = tmp_path_factory.mktemp("copies")
     clients = [Client(number, 8) for number in range(4)]
     with StorageShim(shim_library, folder / "shim", is_recorded=True) as shim:
-        server = shim.serve(folder / "recorded", UNSEALED)
+        server = shim.serve(folder / "recorded")
         # Only large databases are checkpointed in the background.
         make_large(server)
         for burst in (20, 3, 300, 1, 30, 900):
@@ -122,7 +122,8 @@ def recorded(shim_library, tmp_path_factory):
             # Until the WAL was emptied.
             time.sleep(1.5)
         assert server.stop() == 0
-        yield read_recording(shim.recording), {key: sent for client in clients for key, sent in client.requests.items()}
+        requests = {key: sent for client in clients for key, sent in client.requests.items()}
+        yield read_recording(shim.recording), requests, shim.data / "keys"
 
 
 def first_answer(events):
@@ -161,7 +162,7 @@ def copies_of(events, requests, count, generator):
 
 def judge(folder, expected):
     """Whether a start takes a copy; and if it does, what is wrong with it."""
-    done = command(folder, "stats", environment=NOT_SEALED)
+    done = command(folder, "stats")
     if done.returncode != 0:
         assert REFUSAL in done.stderr or "is damaged" in done.stderr, done.stderr
         return False, None
@@ -172,11 +173,12 @@ def judge(folder, expected):
 
 
 def test_a_start_has_all_that_was_acknowledged_before_a_copy_or_refuses(recorded, tmp_path, is_long):
-    events, requests = recorded
+    events, requests, ring = recorded
     generator = random.Random(20)
     outcomes, wrong = collections.Counter(), {}
     for number, copy in copies_of(events, requests, 6_000 if is_long else 150, generator):
         copy.write(tmp_path / "copy" / "data")
+        shutil.copy(ring, tmp_path / "copy" / "data")
         is_taken, fault = judge(tmp_path / "copy" / "data", copy.expected)
         outcomes[is_taken] += 1
         if fault:
@@ -187,7 +189,7 @@ def test_a_start_has_all_that_was_acknowledged_before_a_copy_or_refuses(recorded
 
 def test_files_of_one_moment_are_taken(recorded, tmp_path, is_long):
     """A snapshot, or what is there after the server was killed."""
-    events, requests = recorded
+    events, requests, ring = recorded
     generator = random.Random(21)
     first = first_answer(events)
     moments = set(generator.sample(range(first, len(events)), 2_000 if is_long else 60))
@@ -201,6 +203,7 @@ def test_files_of_one_moment_are_taken(recorded, tmp_path, is_long):
             folder.mkdir(mode=0o700, parents=True)
             for name in NAMES:
                 (folder / name).write_bytes(live.find(name))
+            shutil.copy(ring, folder)
             assert judge(folder, answers.acknowledged) == (True, None), number
 
 
@@ -260,7 +263,7 @@ def execute(commands, **places):
 def test_a_program_copies_a_live_store(serve, tmp_path, is_long, program):
     if not is_long and program not in QUICK:
         pytest.skip("takes long")
-    server = serve(UNSEALED)
+    server = serve()
     writers = Writers(server, 6_000 if is_long else 1_000)
     places = {"data": server.data, "repository": tmp_path / "repository"}
     if program in PREPARATIONS:

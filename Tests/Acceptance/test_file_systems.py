@@ -32,8 +32,8 @@ def test_the_first_start_refuses_a_file_system_that_shows_the_key_ring_to_others
 
 
 @needs_root
-def test_a_server_warns_of_fuse(serve, careless):
-    server = serve({"sealing": {"enabled": "off"}}, data=careless / "data")
+def test_a_server_warns_of_fuse(serve, careless, tmp_path):
+    server = serve({"sealing": {"key_ring": str(tmp_path / "keys")}}, data=careless / "data")
     [line] = [line for line in server.log().splitlines() if " is on FUSE, " in line]
     assert " warning: " in line and "set data_directory" in line
     # Before the folder is unmounted.
@@ -43,7 +43,7 @@ def test_a_server_warns_of_fuse(serve, careless):
 @needs_root
 def test_a_command_beside_a_server_without_a_socket_says_why(serve, tmp_path):
     """As on sshfs, where no socket can be made."""
-    server = serve({"sealing": {"enabled": "off"}})
+    server = serve()
     (server.data / "control.sock").unlink()
     for command in (("doctor",), ("backup", str(tmp_path / "backup"))):
         done = run(*command, "--data-directory", str(server.data))

@@ -18,7 +18,7 @@ from certificates import make_certificate
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import HOST, Connection, exchange, get, lines, post
 from server_process import beside, run, until
-from store_files import opened
+from store_files import opened, printed
 from test_reload import hang_up
 from test_tls import tls_settings
 
@@ -143,7 +143,7 @@ CODES = [
     (lines("DELETE /token HTTP/1.1", HOST), 200, "50003"),
     (get("a", path="/other"), 404, "40400"),
     (get("a", "X-Forwarded-Proto: http"), 302, None),
-    (get("a" * 9000), 414, "41400"),
+    (get("a" * 17_000), 414, "41400"),
 ]
 
 
@@ -294,7 +294,7 @@ def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(se
         assert connection.exchange(get("nobody")).body == NOT_FOUND
         reader = stop_reading(server)
         try:
-            # A line of the loop, as the new connection gets no descriptor, and one of the writer.
+            # A line of the loop, as the new connection gets no descriptor, and one of the walk over all rows.
             process, files = server.process.pid, resource.RLIMIT_NOFILE
             before = resource.prlimit(process, files, (3, resource.getrlimit(files)[1]))
             with Connection(server.address):
@@ -303,7 +303,7 @@ def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(se
                     assert connection.exchange(get("nobody")).body == NOT_FOUND
             resource.prlimit(process, files, before)
             assert connection.exchange(post("a", "b")).body == STORED
-            until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
+            until(lambda: printed(server.data, "verify") and metrics(server)["token_cache_store_expired_tokens_total"] == 1)
             assert connection.exchange(post("c", "d")).body == STORED
             os.kill(reader, signal.SIGCONT)
             until(lambda: "accepts no connections" in server.log() and "expired token" in server.log())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from access import API, api_request, bearer, session_settings
+from access import API, api_request, bearer, session_settings, write_app_secret
 from administration import ADMINISTRATION, fetched, steer
 from contract import fresh_id
 from http_client import exchange, get, lines, post
@@ -40,10 +40,11 @@ def check(schemathesis, folder, base, tag, is_long, *options):
     return int(tested[1])
 
 
-@pytest.mark.parametrize("tag, operations", [("tokens", 16), ("backend", 14), ("administration", 8)])
+@pytest.mark.parametrize("tag, operations", [("tokens", 16), ("backend", 14), ("facebook", 3), ("administration", 8)])
 def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long, tag, operations):
     settings, key = session_settings(tmp_path / "keys")
-    server = serve({**ADMINISTRATION, **(settings if tag == "backend" else {"json_bodies": "on"})})
+    secret = write_app_secret(tmp_path / "app-secret")
+    server = serve({**ADMINISTRATION, **secret, **(settings if tag == "backend" else {"json_bodies": "on"})})
     base = "http://{}:{}".format(*server.administration[0]) if tag == "administration" else server.base
     assert check(schemathesis, tmp_path, base, tag, is_long, *(["--header", bearer(key)] if tag == "backend" else [])) == operations
     assert "requested by" not in server.log()
@@ -131,7 +132,7 @@ def test_the_examples_for_backends_are_what_the_server_answers(serve, tmp_path):
 
 def test_it_names_the_servers_own_paths(serve):
     document = description()
-    by_tag = {"tokens": [], "backend": [], "administration": []}
+    by_tag = {"tokens": [], "backend": [], "facebook": [], "administration": []}
     for path, item in document["paths"].items():
         operations = [value for name, value in resolved(document, item).items() if name not in ("servers", "parameters")]
         by_tag[operations[0]["tags"][0]].append(path)

@@ -12,7 +12,7 @@ from browser import PROGRAM, Browser
 from contract import STORED, fresh_id
 from http_client import Connection, exchange, get, post
 from ports import free_ports
-from server_process import UNSEALED, until
+from server_process import until
 from store_files import command, failing_writes, printed
 from test_reload import rewrite
 
@@ -59,9 +59,9 @@ def test_the_status_tells_who_is_served_and_who_is_not(serve, tmp_path):
 
 
 def test_what_is_risky_is_warned_of(serve):
-    server = serve({**ADMINISTRATION, **UNSEALED, "listen": "0.0.0.0:0", "https": {"mode": "off"}})
+    server = serve({**ADMINISTRATION, "listen": "0.0.0.0:0", "https": {"mode": "off"}})
     assert [text.split(" ")[0] for text in warnings(server)] == [
-        "access.mode", f"http://0.0.0.0:{server.address[1]}", "https.mode", "sealing.enabled"]
+        "access.mode", f"http://0.0.0.0:{server.address[1]}", "https.mode"]
 
 
 # The headers of the page

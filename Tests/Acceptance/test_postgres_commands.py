@@ -74,7 +74,11 @@ def test_commands_work_beside_a_server_of_another_folder(serve, url, tmp_path):
         assert "erased a token" in printed(environment, "erase", name)
         assert server.get(name) == NOT_FOUND
         assert "0 tokens checked\nthe store is sound" in printed(environment, "verify")
-        assert json.loads(printed(environment, "stats", "--exact", "--json"))["tokens"] == 0
+        assert json.loads(printed(environment, "stats", "--json"))["walk"]["last"]["tokens"] == 0
+        assert "0 tokens and 0 sessions; the present one is at " in printed(environment, "stats")
+        if name == "here":
+            found_by_doctor = said(examine(environment=environment), "Store")
+            assert re.search(r"(?m)^the last walk over all rows ended at \S+Z, with 0 tokens", found_by_doctor)
 
 
 def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve, url, tmp_path):

@@ -98,6 +98,13 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     # The process of a command waits 750 ms before it uses a primary (Fence.validity), also with this shorter timeout.
     store.environment["TOKEN_CACHE_STORE_TIMEOUT"] = "500ms"
     until(lambda: store.run("get", "me", "--data-directory", str(store.folder / "none")).stdout == "4\n")
+    # The walk has counted the rows, and seen none that does not open.
+    began = int(time.time())
+    assert store.run("verify", "--config", str(server.folder / "token-cache.yaml")).stdout.startswith("1 token checked\n")
+    assert metrics(server)["token_cache_last_walk_timestamp_seconds"] >= began
+    assert metrics(server)["token_cache_store_damaged_rows"] == 0
+    walk = status(server)["store"]["walk"]
+    assert walk["ended_at"] >= began and walk["damaged"] == 0 and 0 <= walk["progress"] <= 1
 
 
 # Failovers

@@ -64,7 +64,7 @@ def asked_server(serve, tmp_path):
     folder.mkdir()
     make_certificate(folder, "-addext", "subjectAltName=DNS:tokens.example.com", days=90)
     text = real(SETTINGS, ports).replace(FOLDER, str(folder))
-    server = serve({**yaml.safe_load(text), "loops": "auto"})
+    server = serve(yaml.safe_load(text))
     assert server.folder == folder
     # Written as in the READMEs, for the commands that print its lines.
     (folder / "token-cache.yaml").write_text(text)

@@ -12,7 +12,6 @@ from certificates import make_pair
 from contract import NOT_FOUND, STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
 from server_process import beside, until
-from storage_shim import ALWAYS
 from test_tls import certificate_client, is_answered, serial, tls_settings
 
 
@@ -55,7 +54,6 @@ EFFECTS = {
     "trusted_proxies": ({}, {"trusted_proxies": "none"}, get("a", "X-Forwarded-Proto: https"), (200, 302)),
     "limits.body": ({}, {"limits": {"body": "1 KiB"}}, post("a", "x" * 2000), (200, 413)),
     "limits.head": ({"limits": {"head": "9 KiB"}}, {"limits": {"head": "16 KiB"}}, get("a", f"X: {'x' * 9500}"), (431, 200)),
-    "limits.request_line": ({}, {"limits": {"request_line": 256}}, get("a" * 300), (200, 414)),
 }
 
 
@@ -129,22 +127,10 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
     assert server.get("a") == found("kept")
 
 
-def test_retention_that_cannot_be_had_changes_nothing(shim, tmp_path):
-    """Retention needs an index in the database, whose disk fails."""
-    server = shim.serve(tmp_path / "server")
-    server.post("a", "1")
-    shim.set(sync_failures=ALWAYS)
-    log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
-    assert "no setting changes" in log and "json_bodies" not in log
-    shim.heal()
-    until(lambda: server.post("a", "2") == STORED)
-    assert "retention.after_written from off to 1d" in reload(server)
-
-
 def test_a_setting_that_needs_a_restart_is_named_each_time(serve):
-    server, key = serve(), "loops"
+    server, key = serve(), "cache.max_bytes"
     for _ in range(2):
-        log = reload(server, loops=3)
+        log = reload(server, cache={"max_bytes": 0})
         until(lambda: f"only a restart changes {key} from " in server.log())
         assert "no setting has changed yet" in log
     until(lambda: server.log().count(f"only a restart changes {key} from ") == 2)
@@ -219,7 +205,7 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
     chance = random.Random(6)
     good = [{"limits": {"body": "2 MiB"}}, {"timeouts": {"idle": "60s"}}, {"log_level": "debug"},
             {"json_bodies": "on"}, {"access_log": "off"}, {"paths": ["/token", "/other"]}, {"https": {"public_host": "a.example"}},
-            {"limits": {"connections": 500}}, {"loops": 4}]
+            {"limits": {"connections": 500}}, {"cache": {"max_bytes": 0}}]
     bad = [{"limits": {"body": "huge"}}, {"nothing": 1}, {"https": {"mode": "sometimes"}}, {"tls": {"certificate": ["/no"]}}]
     original = json.loads((server.folder / "token-cache.yaml").read_text())
     with beside(ask, range(4)):

@@ -95,6 +95,18 @@ def test_a_backup_that_cannot_be_verified_replaces_no_good_one(serve, folder):
     assert left != os.path.basename(good)
 
 
+def test_a_backup_of_a_damaged_store_replaces_no_good_one(serve, folder):
+    server = serve()
+    fill(server.address, 300)
+    good = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"]
+    server.stop()
+    with opened(server.data) as store:
+        store.execute("DROP INDEX session_by_user")
+    message = refused(server.data, "backup", "--into", str(folder), "--keep", "last=1")
+    assert "the backup cannot be restored" in message and "the definitions of its tables are damaged" in message
+    assert sorted(os.listdir(folder)) == [os.path.basename(good), "unverified.db"]
+
+
 def test_rows_that_do_not_open_are_named_and_stay_and_stop_no_command(serve, folder):
     server = serve()
     fill(server.address, 10)
@@ -126,7 +138,8 @@ def test_rows_that_do_not_open_are_named_and_stay_and_stop_no_command(serve, fol
         rotated = printed(server.data, "keyring", "rotate")
         assert "2 rows cannot be opened and stayed as before" in rotated
         assert f"key {1 if is_running else 2} is retired" in rotated
-        assert len(printed(server.data, "keyring", "list").splitlines()) == 2
+        # Once the key has gone, the next round finds that the rows carry the number of a missing one.
+        assert len(printed(server.data, "keyring", "list").splitlines()) == (1 if is_running else 2)
         if is_running:
             server.stop()
             before = damaged()

@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import threading
+import time
 
 import pytest
 
-from administration import ADMINISTRATION, status
+from administration import ADMINISTRATION, metrics, status
 from contract import NOT_FOUND, STORED, found
-from doctor import of, problems
+from doctor import of, problems, said
 from http_client import Connection, get, post
 from server_process import AS_NOBODY, NOBODY, beside, run, until
 from store_files import command, opened, printed, refused
@@ -76,7 +77,7 @@ def test_a_changed_row_is_an_error_of_its_own(serve):
         database.execute(
             "UPDATE token SET value = (SELECT value FROM token WHERE slot = ?) WHERE slot = ?",
             (slots[f"{SECRET_ID}1"], slots[f"{SECRET_ID}0"]))
-    server = serve(data=server.data)
+    server = serve(ADMINISTRATION, data=server.data)
     for _ in range(50):
         assert server.get(f"{SECRET_ID}0") == NOT_FOUND
         assert server.get(f"{SECRET_ID}1") == found(f"{SECRET_INFO}1")
@@ -87,10 +88,19 @@ def test_a_changed_row_is_an_error_of_its_own(serve):
     assert '"unreadable_reads":50' in printed(server.data, "stats", "--json")
     done = command(server.data, "verify")
     assert done.returncode == 1 and "1 time: a row" in done.stdout and "3 tokens checked" in done.stdout
+    row = re.search("not opened: (.+)", done.stdout)[1]
+    assert any("1 x a row does not open with key 1" in text and row in text for _, text in problems(of(server)))
+    assert metrics(server)["token_cache_store_damaged_rows"] == status(server)["store"]["walk"]["damaged"] == 1
     # The id can be written again.
     assert server.post(f"{SECRET_ID}0", "new") == STORED
     assert server.get(f"{SECRET_ID}0") == found("new")
+    began = int(time.time())
     assert "the store is sound" in printed(server.data, "verify")
+    assert metrics(server)["token_cache_store_damaged_rows"] == 0
+    assert metrics(server)["token_cache_last_walk_timestamp_seconds"] >= began
+    walk = status(server)["store"]["walk"]
+    assert walk["ended_at"] >= began and walk["damaged"] == 0 and 0 <= walk["progress"] <= 1
+    assert ", with 3 tokens and 0 sessions" in said(of(server), "Store") and "last walk" in printed(server.data, "stats")
 
 
 def test_keys_are_replaced_while_the_server_works(serve):
@@ -113,7 +123,7 @@ def test_keys_are_replaced_while_the_server_works(serve):
         for number in range(1, 4):
             if number == 2:
                 assert f"key {number + 1} seals from now on" in printed(server.data, "keyring", "add")
-                assert "still sealed with key" in refused(server.data, "keyring", "retire", str(number))
+                assert "be sealed with key" in refused(server.data, "keyring", "retire", str(number))
             former = (server.data / "keys").read_bytes()
             told = printed(server.data, "keyring", "rotate")
             seals = "as it did before" if number == 2 else "from now on"
@@ -194,12 +204,13 @@ def leave_out_the_first_key(ring):
 def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     server = serve(ADMINISTRATION, data=lacking.data)
     assert server.get("id7") == NOT_FOUND
+    # The walk meets these rows within a moment.
+    until(lambda: MISSING[1] in server.log())
     error, = [line for line in server.log().splitlines() if MISSING[1] in line]
     assert "error" in error and "sealing.key_ring" in error
-    told = status(server)
-    assert any(MISSING[1] in warning["text"] for warning in told["warnings"])
+    until(lambda: any(MISSING[1] in warning["text"] for warning in status(server)["warnings"]))
     # New tokens are served, so it is ready, as on PostgreSQL.
-    assert told["ready"] and server.post("id7", "again") == STORED
+    assert status(server)["ready"] and server.post("id7", "again") == STORED
     assert MISSING in problems(of(server))
     assert "1  is missing, although tokens are sealed with it" in printed(server.data, "keyring", "list")
     assert server.stop() == 0

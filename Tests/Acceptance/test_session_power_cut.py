@@ -17,7 +17,7 @@ import pytest
 from access import api_request, make_key
 from http_client import Connection, ProtocolError
 from power_cut import Answers, Disk, choose_cuts, read_recording, write_files
-from server_process import UNSEALED
+from sealed_rows import KeyRing
 from storage_shim import StorageShim
 
 PAGE_SIZE = 2_048
@@ -110,10 +110,14 @@ def content(folder):
     try:
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'session'").fetchone():
             return {}, {}
-        sessions = {base64.urlsafe_b64encode(found).decode().rstrip("="): user.decode()
-                    for found, user in connection.execute("SELECT id, user FROM session")}
-        tokens = {key.decode(): value.decode() for key, value in connection.execute("SELECT key, value FROM token")}
-        return sessions, tokens
+        tokens = connection.execute("SELECT value, key, key_number, written_at, expires_at FROM token").fetchall()
+        sessions = connection.execute(
+            "SELECT id, user, CAST(key || id || user_key AS BLOB), key_number, created_at, expires_at FROM session").fetchall()
+        # Before there is a row, there may be no key ring.
+        ring = KeyRing(folder / "data" / "keys") if tokens or sessions else None
+        return (
+            {base64.urlsafe_b64encode(found).decode().rstrip("="): ring.open(*row)[0].decode() for found, *row in sessions},
+            {unique_id.decode(): info.decode() for unique_id, info in (ring.open(*row) for row in tokens)})
     finally:
         connection.close()
 
@@ -141,7 +145,7 @@ def used_parts(file):
 def test_what_the_api_has_acknowledged_survives_a_power_cut(disk, tmp_path, is_long):
     keys = tmp_path / "api-keys"
     client = Client(make_key(keys, "test"))
-    settings = {**UNSEALED, "access": {"mode": "session", "api": {"keys_file": str(keys)}}}
+    settings = {"access": {"mode": "session", "api": {"keys_file": str(keys)}}}
     for start, events in enumerate((2_500, 0), 1):
         disk.set(end_after_events=events, **SLOW_SYNCS)
         server = disk.serve(tmp_path / "recorded", settings)
@@ -174,11 +178,13 @@ def check(client, events, folder, count):
 
 def check_one(client, answered, folder, cut):
     erased = [user for place, users in client.erased.items() for user in users[:answered.counts[place]] if user]
-    for file in sorted((folder / "data").glob("*")) if erased else ():
-        written = used_parts(file)
-        for user in erased:
-            assert user.encode() not in written, (cut, user, file.name)
     if erased:
+        ring = KeyRing(folder / "data" / "keys")
+        for file in sorted((folder / "data").glob("*")):
+            written = used_parts(file)
+            for user in erased:
+                # The rows of the user's token and sessions have this key, and so has the index of sessions.
+                assert ring.row_key(user) not in written, (cut, user, file.name)
         records = (folder / "data" / "erasures").read_text(errors="replace")
         assert len(re.findall(r"^1[0-9]{15} [0-9a-f]{64}$", records, re.MULTILINE)) >= len(erased), cut
     if answered.last is None:

@@ -10,9 +10,9 @@ SOURCES = Path(__file__).parents[2] / "Sources"
 MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.swift")))
 # How many unsafe expressions each module may have. Lower a number when there are fewer.
 UNSAFE = {
-    "Audit": 6, "Cryptography": 41, "EventLoop": 196, "HTTP": 28, "JSON": 0, "JWT": 21, "Metrics": 0, "Operations": 18,
-    "PostgresStore": 102, "SQLiteStore": 236, "Server": 14, "Settings": 47, "System": 123, "TokenCacheClient": 12,
-    "TokenPHPFiles": 18, "TokenService": 9, "TokenStore": 59, "token-cache": 2,
+    "Audit": 5, "Cryptography": 40, "EventLoop": 196, "HTTP": 28, "JSON": 0, "JWT": 21, "Metrics": 0, "Operations": 8,
+    "PostgresStore": 94, "SQLiteStore": 234, "Server": 13, "Settings": 47, "System": 104, "TokenCacheClient": 12, "TokenRefresh": 29,
+    "TokenPHPFiles": 18, "TokenService": 9, "TokenStore": 54, "token-cache": 2,
 }
 # The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.
 OF_STRANGERS = {"HTTP": ["RequestID.swift"], "JSON": [], "JWT": [], "TokenService": []}
@@ -31,7 +31,7 @@ def importers(*names):
 
 
 def test_only_the_place_that_chooses_a_store_knows_one():
-    assert importers("SQLiteStore") == importers("PostgresStore") == ["Operations/StoreSelection.swift"]
+    assert importers("SQLiteStore") == importers("PostgresStore") == importers("TokenRefresh") == ["Operations/StoreSelection.swift"]
 
 
 def test_only_the_library_of_apps_needs_foundation_and_it_needs_nothing_else():

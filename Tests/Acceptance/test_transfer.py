@@ -13,10 +13,10 @@ import pytest
 
 from contract import STORED, WRITE_FAILED, found
 from http_client import Connection, post
-from server_process import UNSEALED, binary, clean_environment, run, until
+from server_process import binary, clean_environment, run, until
 from small_disk import SmallDisk
 from storage_shim import ALWAYS
-from store_files import command, holds, printed, refused
+from store_files import CLEAR_STORE, command, holds, printed, refused
 
 COUNT = 10_000
 
@@ -212,7 +212,6 @@ def test_tokens_whose_key_ring_is_lost_are_exported_while_the_disk_fails(shim, t
 
 
 TOKENS = 1_200
-OFF = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
 
 
 def copy(source, target, *flags, environment=None):
@@ -233,22 +232,23 @@ def fill(server, numbers, text="info"):
             assert connection.exchange(post(f"id{number}", f"{text} {number}")).body == STORED
 
 
-def test_a_store_is_sealed_and_put_in_the_clear_again(serve, tmp_path):
-    server = serve(UNSEALED)
-    fill(server, range(20), "secret4711")
-    assert server.stop() == 0
-    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
-    assert "holds tokens in the clear, and sealing is on; set sealing.enabled to off, or seal it: token-cache copy" in message
-    sealed, clear = tmp_path / "sealed", tmp_path / "clear"
-    copy(server.data, sealed)
-    assert holds(server.data, "secret4711") and holds(sealed, "secret4711") == []
-    assert printed(sealed, "get", "id19") == "secret4711 19\n"
-    # A settings file says the same as the environment.
-    settings = tmp_path / "clear.yaml"
-    settings.write_text(json.dumps({"data_directory": str(clear), **UNSEALED}))
-    copy(sealed, settings)
-    assert holds(clear, "secret4711") and not (clear / "keys").exists()
-    assert printed(clear, "get", "id3", environment=OFF) == "secret4711 3\n"
+def test_a_store_in_the_clear_is_only_copied(tmp_path):
+    clear, sealed = tmp_path / "clear", tmp_path / "sealed"
+    clear.mkdir(mode=0o700)
+    shutil.copy(CLEAR_STORE, clear / "tokens.db")
+    advice = "token-cache copy --from OLD --to NEW"
+    message = refused(clear, "serve", "--listen", "127.0.0.1:0")
+    assert f"the store {clear}/tokens.db holds tokens in the clear" in message and advice in message
+    assert advice in command(clear, "doctor").stdout and not (clear / "keys").exists()
+    # A backup in the clear is copied the same way; this one is such a backup.
+    for arguments in ("verify",), ("restore",):
+        message = refused(sealed, *arguments, str(CLEAR_STORE))
+        assert f"put {CLEAR_STORE} as tokens.db into a folder of its own, and copy that" in message
+    assert not (sealed / "tokens.db").exists()
+    assert copy(clear, sealed).startswith("3 tokens and 1 session copied and verified")
+    assert holds(clear, b"secret4711") and holds(sealed, b"secret4711") == []
+    assert printed(sealed, "get", "9f8a4c1e7b3d60528cd1e5f27a94b306") == "secret4711 of a device\n"
+    assert "the store is sound" in printed(sealed, "verify")
 
 
 def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serve, tmp_path):
@@ -303,7 +303,7 @@ def test_refusals_say_what_to_do(serve, tmp_path):
 
 
 def test_a_full_disk_leaves_no_store(serve):
-    server = serve(UNSEALED)
+    server = serve()
     for number in range(300):
         assert server.post(f"id{number}", f"{number}" * 10_000) == STORED
     assert server.stop() == 0

@@ -33,7 +33,7 @@ def answer_to(name, client):
 
 
 def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(start, shim, connect):
-    limits = {"limits": {"buffers": "32 MiB"}, "store": {"queue": {"max_wait": "60s"}}}
+    limits = {"limits": {"buffers": "32 MiB"}, "store": {"timeout": "60s"}}
     server = start(limits)
     assert server.post("known", "kept") == STORED
     assert server.get("known") == found("kept")
@@ -77,7 +77,7 @@ def begin_write(shim, client):
 
 def test_answers_that_are_ready_leave_while_a_later_one_waits_for_the_disk(start, shim, connect, tmp_path):
     socket = tmp_path / "http.sock"
-    server = start({"listen": ["127.0.0.1:0", f"unix:{socket}"], "store": {"queue": {"max_wait": "60s"}}})
+    server = start({"listen": ["127.0.0.1:0", f"unix:{socket}"], "store": {"timeout": "60s"}})
     assert server.post("known", "x" * 4_000) == STORED
     shim.set(sync_delay_microseconds=STOPPED)
     # Nothing is read yet, so the sockets take a part of the answers. How much is not known (some 200 KiB), so each asks for more.
@@ -96,7 +96,7 @@ def test_answers_that_are_ready_leave_while_a_later_one_waits_for_the_disk(start
 
 
 def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(start, shim, connect):
-    server = start({"store": {"queue": {"max_wait": "1s"}}})
+    server = start({"store": {"timeout": "1s"}})
     shim.set(sync_delay_microseconds=STOPPED)
     first = connect(server.address, timeout=60)
     begin_write(shim, first)
@@ -104,7 +104,7 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
     assert second.exchange(post("second", "2")).body == WRITE_FAILED
     assert not is_ready(server)
     assert server.post("third", "3") == WRITE_FAILED
-    until(lambda: "store.queue.max_wait" in server.log())
+    until(lambda: "store.timeout" in server.log())
     shim.set(sync_delay_microseconds=0)
     assert first.receive().body == STORED
     until(lambda: is_ready(server))
@@ -116,7 +116,7 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
 
 def test_nobody_waits_for_a_backup_whose_disk_has_stopped(serve, shim):
     # Only the backup is on the disk that stops.
-    server = serve({"store": {"queue": {"max_wait": "1s"}}}, environment=shim.environment)
+    server = serve({"store": {"timeout": "1s"}}, environment=shim.environment)
     backup = shim.disk / "backup.db"
     # More than SQLite keeps in memory for a copy.
     for number in range(8):

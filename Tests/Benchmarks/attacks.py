@@ -29,7 +29,7 @@ ATTACKERS = 3
 PERIOD_SECONDS = 8.0
 """Seconds between two requests of a connection for a long answer."""
 SETTINGS = {
-    "admin": {"listen": "127.0.0.1:0"}, "loops": "auto", "limits": {"connections": 19_000, "body": "4 MiB"},
+    "admin": {"listen": "127.0.0.1:0"}, "limits": {"connections": 19_000, "body": "4 MiB"},
 }
 
 

@@ -170,7 +170,7 @@ class TokenCache(Peer):
         """The environment without settings of the user who runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
-            **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)), "TOKEN_CACHE_ADMIN_LISTEN": "off",
+            **others, "TOKEN_CACHE_ADMIN_LISTEN": "off",
             "TOKEN_CACHE_TLS_CERTIFICATE": self.certificate[0], "TOKEN_CACHE_TLS_PRIVATE_KEY": self.certificate[1],
             **self.settings,
         }

@@ -1,7 +1,6 @@
 """Stores of many tokens, made without a POST for each."""
 
 import contextlib
-import hmac
 import os
 import re
 import shutil
@@ -35,11 +34,6 @@ def check_space(folder: Path, count: int) -> None:
         )
 
 
-def first_slot(slot_key: bytes, unique_id: str) -> int:
-    """The first slot of an id's row in an unencrypted store, as in `RowSlots`."""
-    return int.from_bytes(hmac.digest(slot_key, unique_id.encode(), "sha256")[:5], "big") >> 2 << 4 | 1
-
-
 class Store(TokenCache):
     """token-cache on a sealed store of numbered tokens."""
 
@@ -56,12 +50,13 @@ class Store(TokenCache):
         return self.data / "tokens.db"
 
     def make(self) -> None:
-        """Makes the store: the server creates the schema, SQLite the unencrypted rows, and `token-cache copy` encrypts them."""
+        """Makes the store: the server creates the schema, SQLite the unencrypted rows, and `token-cache copy` encrypts them.
+
+        The rows are those of a store that version 1.0 has not encrypted.
+        """
         begin = time.monotonic()
-        settings, self.settings = self.settings, {"TOKEN_CACHE_SEALING_ENABLED": "off"}
         with self.serving(GET_MISS):
             pass
-        self.settings = settings
         self.insert_rows()
         clear = self.data.with_name(f"{self.data.name}-clear")
         self.data.rename(clear)
@@ -70,13 +65,10 @@ class Store(TokenCache):
         self.making_seconds = time.monotonic() - begin
 
     def insert_rows(self) -> None:
-        """Fills the closed database in the order of the slots, in one transaction that nothing protects from a crash."""
+        """Fills the closed database, in one transaction that nothing protects from a crash."""
         with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {setting}")
-            [slot_key] = connection.execute("SELECT slot_key FROM store").fetchone()
-            connection.create_function("first_slot", 1, lambda number: first_slot(slot_key, ID_FORMAT % number))
-            connection.execute("CREATE TEMP TABLE numbered (slot INTEGER, number INTEGER)")
             connection.execute("BEGIN")
             for start in range(0, self.count, BATCH):
                 connection.execute(
@@ -84,19 +76,12 @@ class Store(TokenCache):
                     WITH RECURSIVE numbers (number) AS (
                         VALUES (?1) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?2 - 1
                     )
-                    INSERT INTO numbered SELECT first_slot(number), number FROM numbers
+                    INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
+                    SELECT number + 1, CAST(printf(?3, number) AS BLOB), unixepoch(), NULL, 0, 0, CAST(?4 AS BLOB) FROM numbers
                     """,
-                    (start, min(start + BATCH, self.count)),
+                    (start, min(start + BATCH, self.count), ID_FORMAT, NUMBERED_INFO),
                 )
-            connection.execute(
-                """
-                INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
-                SELECT slot + row_number() OVER (PARTITION BY slot ORDER BY number) - 1, CAST(printf(?1, number) AS BLOB),
-                unixepoch(), NULL, 0, 0, CAST(?2 AS BLOB) FROM numbered
-                """,
-                (ID_FORMAT, NUMBERED_INFO),
-            )
-            connection.execute("UPDATE store SET tokens = ?", (self.count,))
+            connection.execute("UPDATE store SET tokens = ?, key_ring = NULL", (self.count,))
             connection.execute("COMMIT")
 
     def forget(self) -> None:

@@ -9,11 +9,11 @@ import Testing
 @Suite struct ClientCertificateTests {
     private let certificates = Certificates()
     private let authority: Certificates.Pair
-    private let context: TLSContext
+    private let context: WatchedCertificates
 
     init() throws {
         authority = try certificates.make("authority")
-        context = try TLSContext(
+        context = try WatchedCertificates(
             TLSFiles(standard: try certificates.make("server").files, clientAuthorities: authority.certificate))
     }
 
@@ -184,12 +184,12 @@ import Testing
         ]
         for (parts, problem) in cases {
             try parts.write(toFile: file, atomically: true, encoding: .utf8)
-            let error = #expect(throws: KeyFileError.self) { try TLSContext(files) }
+            let error = #expect(throws: KeyFileError.self) { try WatchedCertificates(files) }
             #expect(error?.description.contains(problem) == true)
         }
         try (try text(intermediate.key) + text(intermediate.certificate))
             .write(toFile: file, atomically: true, encoding: .utf8)
-        let context = try TLSContext(files)
+        let context = try WatchedCertificates(files)
         #expect(context.clientAuthorities?.expiries.count == 1)
         try await withLoop { loop in
             let taken = try await meet(context, clients: .required, .init(identity: known), on: loop)
@@ -227,7 +227,7 @@ import Testing
     @Test func `the first authorities end the connections that came without a certificate`() async throws {
         let server = try certificates.make("first").files
         for (clients, isEnded) in [(TLSClientAuthentication.requiredByAuthorities, true), (.none, false)] {
-            let context = try TLSContext(TLSFiles(standard: server))
+            let context = try WatchedCertificates(TLSFiles(standard: server))
             try await withLoop { loop in
                 let (descriptor, peer) = try socketPair()
                 async let served: Void = loop.perform { [authority] in

@@ -6,7 +6,7 @@ import Testing
 
 /// What handshakes hold while they are under way.
 @Suite struct TLSHandshakeTests {
-    private let context: TLSContext
+    private let context: WatchedCertificates
 
     init() throws {
         context = try .withOneCertificate()
@@ -29,7 +29,7 @@ import Testing
 
     /// Begins a handshake with a client that sends these bytes and then nothing, and waits until it is counted or has ended.
     private func begin(
-        _ number: Int, _ bytes: [UInt8], _ context: TLSContext, _ began: Began, on loop: EventLoop
+        _ number: Int, _ bytes: [UInt8], _ context: WatchedCertificates, _ began: Began, on loop: EventLoop
     ) async throws -> Int32 {
         let (server, client) = try socketPair()
         #expect(write(client, bytes, bytes.count) == bytes.count)
@@ -80,6 +80,23 @@ import Testing
             loop.abandon()
             while try await loop.perform({ began.ends.count }) < count {}
             #expect(budget.takenBytes == 0)
+        }
+    }
+
+    @Test(arguments: [[22], claimingHello])
+    func `a client that goes on with half a hello makes room for others also before that is read`(bytes: [UInt8])
+        async throws
+    {
+        try await withLoop { loop in
+            let began = Began(BufferBudget(limit: 1 << 20))
+            let client = try await begin(0, bytes, context, began, on: loop)
+            defer { close(client) }
+            let displaced = try await loop.perform {
+                #expect(write(client, [3], 1) == 1)
+                while loop.handshakeQueue.isEmpty { await Task.yield() }
+                return loop.displace(.expendable)
+            }
+            #expect(displaced == 1)
         }
     }
 

@@ -8,11 +8,11 @@ import Testing
 
 @testable import EventLoop
 
-extension TLSContext {
-    static func withOneCertificate() throws -> TLSContext {
+extension WatchedCertificates {
+    static func withOneCertificate() throws -> WatchedCertificates {
         let certificates = Certificates()
         return try withExtendedLifetime(certificates) {
-            try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+            try WatchedCertificates(TLSFiles(standard: try certificates.make("one").files))
         }
     }
 }
@@ -27,7 +27,7 @@ extension TLSFiles {
 ///
 /// - Parameter note: Gets the client's certificate after the handshake.
 func serveEcho(
-    _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
+    _ descriptor: Int32, _ context: WatchedCertificates, clients: TLSClientAuthentication = .requiredByAuthorities,
     on loop: EventLoop, handshakeTime: Duration = .seconds(3_600), budget: BufferBudget = BufferBudget(limit: 1 << 20),
     note: @escaping @Sendable (ClientCertificate?) -> Void = { _ in }
 ) async throws -> String? {
@@ -47,7 +47,7 @@ func serveEcho(
 
 /// A stream after its handshake.
 func acceptTLS(
-    _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .none,
+    _ descriptor: Int32, _ context: WatchedCertificates, clients: TLSClientAuthentication = .none,
     until deadline: MonotonicTime = .never, _ budget: BufferBudget = BufferBudget(limit: 1 << 20), on loop: EventLoop
 ) async throws -> TCPStream {
     var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -109,7 +109,7 @@ private final class Noted: Sendable {
 }
 
 func meet(
-    _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
+    _ context: WatchedCertificates, clients: TLSClientAuthentication = .requiredByAuthorities,
     _ options: TLSClient.Options = .init(), resuming session: TLSClient.Session? = nil, on loop: EventLoop
 ) async throws -> Meeting {
     let (server, client) = try socketPair()

@@ -13,7 +13,7 @@ import Testing
     )
     func `TLS 1.2 and 1.3 are spoken, with keys of both kinds, and nothing older`(kind: Certificates.Kind) async throws
     {
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: kind).files))
+        let context = try WatchedCertificates(TLSFiles(standard: try certificates.make("one", kind: kind).files))
         try await withLoop { loop in
             for (version, name) in [(TLS1_2_VERSION, "TLSv1.2"), (TLS1_3_VERSION, "TLSv1.3")] {
                 let meeting = try await meet(context, .init(minimum: version, maximum: version), on: loop)
@@ -30,7 +30,7 @@ import Testing
 
     @Test
     func `weak ciphers of TLS 1.2 are refused, strong ones taken`() async throws {
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: .rsa).files))
+        let context = try WatchedCertificates(TLSFiles(standard: try certificates.make("one", kind: .rsa).files))
         try await withLoop { loop in
             for list in ["AES128-SHA", "AES128-GCM-SHA256", "ECDHE-RSA-AES128-SHA", "DHE-RSA-AES128-GCM-SHA256"] {
                 let options = TLSClient.Options(maximum: TLS1_2_VERSION, ciphers: "\(list):@SECLEVEL=0")
@@ -54,7 +54,7 @@ import Testing
     func `http/1.1 is chosen where it is offered, and a client that offers only others is refused`(
         offered: [String], chosen: String?, isAccepted: Bool
     ) async throws {
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        let context = try WatchedCertificates(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let meeting = try await meet(context, .init(protocols: offered), on: loop)
             if isAccepted {
@@ -68,7 +68,7 @@ import Testing
 
     @Test
     func `a certificate is chosen by the name that the client asks for`() async throws {
-        let context = try TLSContext(
+        let context = try WatchedCertificates(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
                 others: [
@@ -99,7 +99,7 @@ import Testing
 
     @Test
     func `of certificates for the same names, a client gets one that it can check`() async throws {
-        let context = try TLSContext(
+        let context = try WatchedCertificates(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
                 others: [
@@ -122,7 +122,7 @@ import Testing
 
     @Test
     func `a session is resumed, also for a name that is not the first`() async throws {
-        let context = try TLSContext(
+        let context = try WatchedCertificates(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
                 others: [try certificates.make("second", for: ["second.example"]).files]

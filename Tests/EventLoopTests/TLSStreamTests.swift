@@ -6,7 +6,7 @@ import Testing
 @testable import EventLoop
 
 @Suite struct TLSStreamTests {
-    private let context: TLSContext
+    private let context: WatchedCertificates
 
     init() throws {
         context = try .withOneCertificate()

@@ -20,13 +20,18 @@ import Testing
 
     @Test
     func `what is at a limit passes, one more does not`() {
-        let limits = RequestLimits(requestLine: 64, head: 256, fieldCount: 3, body: 16)
+        let limits = RequestLimits(head: 256, fieldCount: 3, body: 16)
         func end(_ text: String) -> String { read(text, limits: limits).end }
-        let target = "/" + String(repeating: "a", count: 64 - "GET / HTTP/1.1".count)
-        #expect(end("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n") == "needs more: start")
-        #expect(end("GET \(target)a HTTP/1.1\r\nHost: a\r\n\r\n") == "refused targetTooLong")
-        #expect(end(String(repeating: "A", count: 66)) == "refused targetTooLong")
-        // An over-long target is 414, also where it is longer than the whole head may be.
+        func target(_ rest: String) -> String {
+            "GET /" + String(repeating: "a", count: 256 - "GET / HTTP/1.1\r\n".utf8.count - rest.utf8.count)
+        }
+        let fields = "Host: a\r\n\r\n"
+        #expect(end(target(fields) + " HTTP/1.1\r\n" + fields) == "needs more: start")
+        #expect(end(target(fields) + "a HTTP/1.1\r\n" + fields) == "refused headTooLarge")
+        #expect(end(target("") + " HTTP/1.1\r\n" + fields) == "refused headTooLarge")
+        #expect(end(target("") + "a HTTP/1.1\r\n" + fields) == "refused targetTooLong")
+        #expect(end(String(repeating: "A", count: 255)) == "needs more: head")
+        #expect(end(String(repeating: "A", count: 256)) == "refused targetTooLong")
         #expect(end("GET /" + String(repeating: "a", count: 1_000)) == "refused targetTooLong")
 
         let start = "GET / HTTP/1.1\r\nHost: a\r\nX: "
@@ -50,10 +55,10 @@ import Testing
 
     @Test
     func `a line that is too long is refused as that, whether its end is wrong or has not come`() {
-        let limits = RequestLimits(requestLine: 64, head: 256)
+        let limits = RequestLimits(head: 256)
         let start = "GET / HTTP/1.1\r\nHost: a\r\nX: "
         for (text, expected) in [
-            ("GET /" + String(repeating: "a", count: 100) + " HTTP/1.1\n", "refused targetTooLong"),
+            ("GET /" + String(repeating: "a", count: 256) + " HTTP/1.1\n", "refused targetTooLong"),
             (start + String(repeating: "x", count: 256) + "\n", "refused headTooLarge"),
         ] {
             #expect(read(text, limits: limits).end == expected)

@@ -65,13 +65,17 @@ struct MetricsTests {
 
     @Test func `a family is written in the Prometheus text format`() {
         var text = MetricsText()
-        text.begin("a_total", .counter, "Things.")
+        text.begin("a_total", "Things.")
         text.add(["kind": "odd \"\\\n"], UInt64(3))
         text.add([:], -1)
         let histogram = Histogram(bounds: [10_000, 25_000], scale: 1e-9)
         histogram.add(20_000)
         histogram.add(30_000)
         text.histogram("b_seconds", "Times.", histogram.reading)
+        text.single("c_total", "Nothing.", Int?.none)
+        text.single("d", "A state.", true)
+        text.single("e_seconds", "A time.", 0.5)
+        text.family("f", "Sizes.", by: "of", [("one", 1), ("other", 2)])
         #expect(
             text.text == """
                 # HELP a_total Things.
@@ -85,6 +89,16 @@ struct MetricsTests {
                 b_seconds_bucket{le="+Inf"} 2
                 b_seconds_sum 5e-05
                 b_seconds_count 2
+                # HELP d A state.
+                # TYPE d gauge
+                d 1
+                # HELP e_seconds A time.
+                # TYPE e_seconds gauge
+                e_seconds 0.5
+                # HELP f Sizes.
+                # TYPE f gauge
+                f{of="one"} 1
+                f{of="other"} 2
 
                 """
         )

@@ -67,26 +67,67 @@ struct DoctorTests {
 }
 
 extension DoctorTests {
-    /// What does not fit, of a store with rows that are sealed with the keys 1 and 2 of a ring, or in the clear.
-    private func misfits(_ keyRing: String?, isSealed: Bool, _ ring: KeyRing?) -> [String] {
-        let sealing = StoreSealing(keyRing: keyRing, keyNumbers: keyRing == nil ? [] : [1, 2])
-        return StoreCheck.misfits(sealing, isSealed: isSealed, ring, of: "it").map { "\($0.state) \($0.text)" }
+    /// What is reported of a store with rows that are sealed with the keys 1 and 2 of a ring.
+    private func missingKeys(of keyRing: String, _ ring: KeyRing?) -> [String] {
+        let sealing = StoreSealing(keyRing: keyRing, keyNumbers: [1, 2])
+        return StoreCheck.missingKeys(of: sealing, ring).map { "\($0.state) \($0.text)" }
     }
 
-    @Test func `keys and settings that do not fit the store are problems`() throws {
+    @Test func `keys that the store's ring lacks are problems`() throws {
         let ring = KeyRing.random(createdAt: 1)
         let name = KeyRing.fingerprint(ring.identity())
-        #expect(misfits(name, isSealed: true, try ring.addingKey(createdAt: 2)) == [])
+        #expect(missingKeys(of: name, try ring.addingKey(createdAt: 2)) == [])
         #expect(
-            misfits(name, isSealed: true, ring)
-                == ["problem tokens are sealed with key 2, which the key ring does not have"])
-        #expect(misfits(name, isSealed: false, nil) == ["problem it is sealed, and sealing is off"])
-        #expect(misfits(nil, isSealed: true, ring) == ["problem it holds tokens in the clear, and sealing is on"])
-        #expect(misfits(nil, isSealed: false, nil) == [])
+            missingKeys(of: name, ring) == ["problem tokens are sealed with key 2, which the key ring does not have"])
         // These are told of where the key ring is read.
-        #expect(misfits(name, isSealed: true, nil) == [] && misfits("other", isSealed: true, ring) == [])
+        #expect(missingKeys(of: name, nil) == [] && missingKeys(of: "other", ring) == [])
         // Before the first server has started.
-        #expect(StoreCheck.misfits(nil, isSealed: true, nil, of: "it").isEmpty)
+        #expect(StoreCheck.missingKeys(of: nil, nil).isEmpty)
+    }
+}
+
+struct WalkCheckTests {
+    private static let now: Int64 = 1_795_219_200
+
+    /// A round with three tokens, of which one does not open if it is damaged.
+    private func round(isDamaged: Bool, endedAt: Int64?) -> WalkReport {
+        var report = WalkReport(beganAt: 1)
+        for _ in 0..<3 { report.noteToken(writtenAt: 1) }
+        // With the keys of the ring.
+        report.noteUnreadable(.missingKey(number: 7), "token cd34")
+        if isDamaged { report.noteUnreadable(.tampered(keyNumber: 1), "token ab12") }
+        report.endedAt = endedAt
+        return report
+    }
+
+    private func findings(_ last: WalkReport?, _ present: WalkReport) -> [String] {
+        var state = WalkState()
+        (state.last, state.present) = (last, present)
+        return WalkCheck.findings(WalkStatus(state, total: 6), now: Self.now).map { "\($0.state) \($0.text)" }
+    }
+
+    @Test(
+        arguments: [(0, "ok"), (3 * 86_400, "ok"), (3 * 86_400 + 1, "warning"), (-86_400, "ok")] as [(Int64, String)])
+    func `a walk over all rows that does not end is told of when the alert says so`(age: Int64, state: String) {
+        let found = findings(round(isDamaged: false, endedAt: Self.now - age), WalkReport(beganAt: 1))
+        #expect(found.count == 1)
+        #expect(found[0].hasPrefix("\(state) the last walk over all rows ended at 2026-11-"))
+        #expect(found[0].hasSuffix("Z, with 3 tokens and 0 sessions; the present one has visited 0 of 6 rows"))
+    }
+
+    @Test func `damage that the walk has found is a problem, with its rows`() {
+        let (sound, damaged) = (round(isDamaged: false, endedAt: Self.now), round(isDamaged: true, endedAt: nil))
+        let first = "ok no walk over all rows has ended yet; the present one has visited 3 of 6 rows"
+        #expect(findings(nil, sound) == [first])
+        for last in [sound, damaged, nil] {
+            for present in [sound, damaged] where present == damaged || last == damaged {
+                let found = findings(last, present)
+                #expect(found.count == 2)
+                #expect(found[1].hasPrefix("problem the walk over all rows has found damage: 1 x "))
+                #expect(found[1].contains("key 1") && !found[1].contains("key 7"))
+                #expect(found[1].hasSuffix("; not opened were token cd34, token ab12"))
+            }
+        }
     }
 }
 

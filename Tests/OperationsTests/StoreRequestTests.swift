@@ -33,7 +33,7 @@ struct StoreCapabilityTests {
     @Test func `a request for a capability that the store lacks is refused with the reason`() async {
         let requests: [(any StoreRequest, StoreCapability)] = [
             (BackUpStore(path: "/backup"), .backup), (ListKeys(), .keys), (AddKey(), .keys),
-            (RetireKey(number: 1), .keys), (RekeyStore(), .keys),
+            (RetireKey(number: 1), .keys),
         ]
         for (request, capability) in requests {
             await #expect(throws: StoreError.refused(capability.absence)) { _ = try await request.answer(store) }

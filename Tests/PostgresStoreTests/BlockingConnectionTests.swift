@@ -7,9 +7,9 @@ import Testing
 @Suite struct BlockingConnectionTests {
     @Test func `values pass through a statement as they are`() throws {
         let result = try TestDatabase().connection().run(
-            "SELECT $1::bigint, $2::bytea, $3::bigint, $4::text, $5::boolean, 7::smallint, $6::bytea[], $7::bigint[] = '{}'",
+            "SELECT $1::bigint, $2::bytea, $3::bigint, $4::text, true, 7::smallint, $5::bytea[], $6::bigint[] = '{}'",
             [
-                .bigint(.min), .bytea([0, 255, 39]), .bigint(nil), .text("ä"), .boolean(true), .byteas([[7], nil]),
+                .bigint(.min), .bytea([0, 255, 39]), .bigint(nil), .text("ä"), .byteas([[7], nil]),
                 .bigints([]),
             ])
         #expect(result.integer(0, 0) == .min && result.bytes(0, 1) == [0, 255, 39])

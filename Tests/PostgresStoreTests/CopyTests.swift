@@ -1,4 +1,5 @@
 #if PostgreSQL
+import Cryptography
 import StoreConformance
 import TestSupport
 import Testing
@@ -17,14 +18,12 @@ import Testing
     }
 
     private func reader() throws -> any CopySource {
-        let directory = DataDirectory(withoutLock: source.folder.path)
-        // The store is sealed, whatever the settings say.
-        return try TestServer.provider(source.database, source.folder, isSealed: false)
-            .copySource(in: directory)
+        try TestServer.provider(source.database, source.folder)
+            .copySource(in: DataDirectory(withoutLock: source.folder.path))
     }
 
-    private func filler(isSealed: Bool = true) throws -> any CopyTarget {
-        try TestServer.provider(target, folder, isSealed: isSealed)
+    private func filler() throws -> any CopyTarget {
+        try TestServer.provider(target, folder)
             .copyTarget(in: DataDirectory(withoutLock: folder.path))
     }
 
@@ -39,17 +38,15 @@ import Testing
         return handle
     }
 
-    @Test(arguments: [true, false])
-    func `a copy has the rows of one moment, sealed with another ring or in the clear`(_ isSealed: Bool) async throws {
+    @Test func `a copy has the rows of one moment, sealed with another ring`() async throws {
         let handle = try await fill()
         let version = try await handle.put("of anna", under: "anna", if: .any)
         let sessions = try await handle.list("anna")
         let from = try reader()
         try await source.put("later", under: "later")
-        let summary = try StoreCopy(from: from, to: try filler(isSealed: isSealed)) { _, _ in }.run(
-            skipsUnreadable: false)
+        let summary = try StoreCopy(from: from, to: try filler()) { _, _ in }.run(skipsUnreadable: false)
         #expect(summary.copied == CopyCount(tokens: 2_500, sessions: 3) && summary.isComplete && summary.moment != nil)
-        let copy = try TestServer(target, folder: folder, isSealed: isSealed)
+        let copy = try TestServer(target, folder: folder)
         defer { copy.store.close() }
         #expect(try await copy.get("id7") == "info7")
         #expect(try await copy.get("id2499") == nil)
@@ -63,6 +60,36 @@ import Testing
         #expect(try await copied.put("again", under: "anna", if: .any) > version)
         #expect(try await copy.store.administrator.verify { _ in }.isSound)
         source.store.close()
+    }
+
+    @Test func `a store in the clear, of version 1.0, is not opened, and its rows can be sealed`() async throws {
+        source.store.close()
+        let clear = try TestDatabase()
+        var coder = RowCoder(Sealing(.random(createdAt: 1)))
+        let key = coder.sessionKey(of: Array("secret".utf8).span)
+        // As a server of version 1.0 does with `sealing.enabled: off`.
+        try clear.sql(
+            "UPDATE store SET is_sealed = false",
+            "INSERT INTO token VALUES ('anna', 2, 1000, 4000000000, 0, 'of anna'), ('gone', 3, 1000, NULL, -1, NULL)",
+            """
+            INSERT INTO session VALUES (
+                '\\x\(Hexadecimal.text(key.bytes))', '0123456789abcdef', 'anna', 1, 1000, 4000000000, 1000, 0, 'anna')
+            """)
+        let provider = TestServer.provider(clear, folder)
+        let directory = DataDirectory(withoutLock: folder.path)
+        let refusal = StoreOpenError.notSealed(place: "the database")
+        #expect(throws: refusal) { try provider.open() }
+        #expect(provider.inspect().findings.contains { $0.state == .problem && "\(refusal)".hasPrefix($0.text) })
+        let summary = try StoreCopy(from: try provider.copySource(in: directory), to: try filler()) { _, _ in }.run(
+            skipsUnreadable: false)
+        #expect(summary.copied == CopyCount(tokens: 1, sessions: 1) && summary.isComplete)
+        let sealed = try TestServer(target, folder: folder)
+        defer { sealed.store.close() }
+        #expect(try await sealed.get("anna") == "of anna")
+        let handle = try await WaitingHandle.open(sealed.store)
+        #expect(try await handle.find("secret")?.user == Array("anna".utf8))
+        #expect(try await handle.version(of: "anna") == TokenVersion(rawValue: 2))
+        #expect(try target.number("SELECT count(*) FROM token WHERE key_number = 1 AND written_at = 1000") == 1)
     }
 
     @Test func `a copy that fails leaves an empty store`() async throws {

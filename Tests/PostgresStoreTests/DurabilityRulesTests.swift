@@ -32,7 +32,10 @@ import TokenStore
         let plain = try HostFacts(of: database.connection(user: role))
         #expect(plain.isWritable && plain.timeline == 1 && plain.fsync == "on" && plain.fullPageWrites == "on")
         #expect(plain.synchronousCommit == "on" && plain.synchronousStandbyNames == "")
-        #expect(plain.version.split(separator: ".").first.flatMap { Int($0) } ?? 0 >= 13)
+        #expect(plain.versionFault == nil)
+        var old = plain
+        old.version = "13.23"
+        #expect(old.versionFault?.text.hasPrefix("PostgreSQL 13.23 runs at ") == true)
         // Both clocks are that of this machine.
         #expect(abs(plain.clockDifference) < 10_000_000)
         try database.sql(
@@ -72,7 +75,7 @@ import TokenStore
             let rules = DurabilityRules(facts, durability)
             #expect(rules.refusals.count == (verdict == .refused ? 1 : 0))
             #expect(rules.warnings.count == (verdict == .warned ? 1 : 0))
-            for sentence in rules.refusals + rules.warnings {
+            for sentence in (rules.refusals + rules.warnings).map(\.text) {
                 // Each names the setting and the host, and says what to do.
                 let setting = example.setting == "subscriber" ? "synchronous_standby_names" : example.setting
                 #expect(sentence.hasPrefix("\(setting) "))

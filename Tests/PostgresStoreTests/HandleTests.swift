@@ -135,7 +135,7 @@ private final class Shared: Sendable {
 
     @Test func `a request whose time is over is not sent any more`() throws {
         let lone = try LoneHandle(try TestDatabase().options(), timeout: .zero)
-        lone.handle.take(.connection(try lone.connection()), 0)
+        lone.handle.take(try lone.connection(), 0)
         var outcome: Result<TokenVersion, StoreError>?
         lone.handle.store([65], under: [66], if: WriteCondition(), completion: Completion { outcome = $0 })
         lone.handle.flush()

@@ -110,11 +110,11 @@ struct InspectionTests {
     @Test func `tables that cannot be used are a problem with its remedy`() {
         expect(
             .problem, "the database tokens has no tables", advice: "make them",
-            of: primary { $0.tables = .failure(.unexpected("the database tokens has no tables: make them")) })
+            of: primary { $0.tables = .failure(.unexpected("the database tokens has no tables", advice: "make them")) })
     }
 
     @Test func `a server of the tests is looked at`() throws {
-        let found = DatabaseInspector(try TestDatabase().options()).inspect().findings
+        let found = DatabaseInspector(options: try TestDatabase().options()).inspect().findings
         #expect(found.contains { $0.state == .ok && $0.text.contains("is the primary: PostgreSQL ") })
         #expect(found.contains { $0.state == .ok && $0.text.contains("has schema \(Schema.version)") })
         #expect(found.contains { $0.state == .ok && $0.text.hasPrefix("commits return on ") })

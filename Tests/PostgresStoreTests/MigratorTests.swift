@@ -48,7 +48,8 @@ import Testing
         let database = try TestDatabase()
         try database.allow(keys: 7, 8)
         try database.sql(
-            "DROP FUNCTION check_key CASCADE", "ALTER TABLE token ADD FOREIGN KEY (key_number) REFERENCES sealing_key",
+            "DROP FUNCTION check_key CASCADE", "ALTER TABLE store DROP COLUMN walk",
+            "ALTER TABLE token ADD FOREIGN KEY (key_number) REFERENCES sealing_key",
             "ALTER TABLE session ADD FOREIGN KEY (key_number) REFERENCES sealing_key")
         let (one, other) = (try database.connection(), try database.connection())
         let constraints = "SELECT count(*) FROM pg_constraint WHERE contype = 'f'"
@@ -77,6 +78,17 @@ import Testing
         #expect(try !StoreRow.retire(8, on: other))
     }
 
+    @Test func `indexes that only servers of version 1_0 use are dropped, also one that was interrupted`() throws {
+        let database = try TestDatabase()
+        let made = "SELECT count(*) FROM pg_class WHERE relname IN ('token_by_writing', 'session_by_use')"
+        try database.sql(
+            "CREATE INDEX token_by_writing ON token (written_at)", "CREATE INDEX session_by_use ON session (used_at)",
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'token_by_writing'::regclass")
+        #expect(try database.number(made) == 2)
+        for _ in 0..<2 { try Schema.dropFormerIndexes(database.connection()) }
+        #expect(try database.number(made) == 0)
+    }
+
     @Test func `several that run at once make the tables once`() async throws {
         let database = try TestDatabase(isEmpty: true)
         let connections = try (0..<4).map { _ in try database.connection() }
@@ -91,7 +103,7 @@ import Testing
     @Test func `if one table or index cannot be made, none is`() throws {
         let database = try TestDatabase(isEmpty: true)
         // Another program's table has the name of the index that is made last.
-        try database.sql("CREATE TABLE session_by_use (a int)")
+        try database.sql("CREATE TABLE session_by_user (a int)")
         #expect(throws: PostgresError.self) { try Schema.makeTables(database.connection()) }
         #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'session')") == 0)
     }

@@ -7,14 +7,10 @@ import Testing
 
 // Serialized, because making a database blocks its thread: if all tests did so at once, no thread would be left for answers.
 @Suite(.serialized) struct PostgresConformanceTests {
-    @Test(arguments: StoreConformance.behaviours, [true, false])
-    func `a store on PostgreSQL does what every store does`(
-        _ behaviour: StoreConformance.Behaviour, isSealed: Bool
-    ) async throws {
+    @Test(arguments: StoreConformance.behaviours)
+    func `a store on PostgreSQL does what every store does`(_ behaviour: StoreConformance.Behaviour) async throws {
         let database = try TestDatabase()
-        try await behaviour.check { change in
-            try PostgresTokenStore(database, isSealed: isSealed, change: change)
-        }
+        try await behaviour.check { change in try PostgresTokenStore(database, change: change) }
     }
 }
 #endif

@@ -107,43 +107,5 @@ import Testing
             WHERE query LIKE 'SELECT pg_sleep%' AND datname = current_database()
             """)
     }
-
-    @Test func `two calls run at the same time, a third one waits, though not for ever, and long work holds up none`()
-        throws
-    {
-        let database = try TestDatabase()
-        defer { withExtendedLifetime(database) {} }
-        let connections = PrimaryConnections(database.options())
-        let longWork = PrimaryConnections(database.options(), atOnce: 1)
-        func nested<Value>(
-            _ connections: PrimaryConnections, _ body: () throws(PostgresError) -> Value
-        ) throws -> Value {
-            try connections.perform(within: .seconds(60)) { (connection) throws(PostgresError) in
-                try connection.run("SELECT 1")
-                return try body()
-            }
-        }
-        func isRefused(_ connections: PrimaryConnections, within limit: Duration) -> Bool {
-            do {
-                _ = try number(connections, within: limit)
-                return false
-            } catch {
-                return (error as? StoreError)?.mayRetry == true
-            }
-        }
-        let refusals = try nested(longWork) { () throws(PostgresError) in
-            let refusals = [
-                isRefused(longWork, within: .milliseconds(50)), isRefused(connections, within: .seconds(60)),
-            ]
-            let more = try? nested(connections) { () throws(PostgresError) in
-                (try? nested(connections) { () throws(PostgresError) in
-                    [isRefused(connections, within: .milliseconds(50))]
-                }) ?? []
-            }
-            return refusals + (more ?? [])
-        }
-        #expect(refusals == [true, false, true])
-        #expect(try number(connections) != nil && number(longWork) != nil)
-    }
 }
 #endif

@@ -14,8 +14,8 @@ struct PrimarySearchTests {
         ServerIdentity(address: "db\(host):5432", timeline: timeline)
     }
 
-    private let refused = Dial.Refusal.failed(
-        .connection("connection to server at \"db\", port 5432 failed: Connection refused"))
+    private let refused = PostgresError.connection(
+        "connection to server at \"db\", port 5432 failed: Connection refused")
 
     /// The hosts of the dials that begin now.
     private func hosts(_ search: inout PrimarySearch, _ orders: Int = 1, at time: UInt64) -> [Int] {
@@ -30,7 +30,7 @@ struct PrimarySearchTests {
         #expect(
             search.take(server(0, 1), from: 0, begunAt: at(0), at: at(10))
                 == .used(isFailover: false))
-        for host in 1..<count { search.take(.standby, from: host, begunAt: at(0), at: at(11)) }
+        for host in 1..<count { search.take(.isStandby, from: host, begunAt: at(0), at: at(11)) }
         return search
     }
 
@@ -98,7 +98,7 @@ struct PrimarySearchTests {
         func verdict(_ search: inout PrimarySearch, _ server: ServerIdentity) -> PrimarySearch.Verdict {
             search.take(server, from: 0, begunAt: at(3_000), at: at(3_100))
         }
-        for refusal in [refused, .failed(.timedOut("has not answered"))] {
+        for refusal in [refused, .timedOut("has not answered")] {
             var cutOff = search()
             cutOff.take(refusal, from: 1, begunAt: at(2_000), at: at(2_900))
             #expect(verdict(&cutOff, server(0, 1)) == .outdated)
@@ -106,7 +106,7 @@ struct PrimarySearchTests {
             #expect(verdict(&cutOff, server(0, 3)) == .used(isFailover: true))
         }
         var ended = search()
-        ended.take(.standby, from: 1, begunAt: at(2_000), at: at(2_900))
+        ended.take(.isStandby, from: 1, begunAt: at(2_000), at: at(2_900))
         // Until it is proven, the later one may have acknowledged writes that it does not have.
         let unproven = ended.take(server(0, 1), from: 0, isProven: false, begunAt: at(3_000), at: at(3_050))
         #expect(unproven == .outdated)
@@ -121,16 +121,16 @@ struct PrimarySearchTests {
     @Test func `reads count without commits as long as all other hosts are standbys`() throws {
         var search = found(hosts: 2)
         search.noteLoss(of: server(0, 1), at: at(2_000))
-        search.take(.standby, from: 1, begunAt: at(2_000), at: at(2_010))
-        search.take(.unproven, from: 0, begunAt: at(2_000), at: at(3_000))
+        search.take(.isStandby, from: 1, begunAt: at(2_000), at: at(2_010))
+        search.take(.isUnproven, from: 0, begunAt: at(2_000), at: at(3_000))
         let evidence = try #require(search.evidence)
         #expect(evidence.server == server(0, 1) && evidence.since == at(2_000))
         #expect(hosts(&search, at: 3_010) == [1])
-        search.take(.standby, from: 1, begunAt: at(3_010), at: at(3_020))
+        search.take(.isStandby, from: 1, begunAt: at(3_010), at: at(3_020))
         let dials = search.dials(for: 1, replaceOnly: false, at: at(3_250))
         #expect(dials.map(\.trial) == [.none(evidence: at(3_010)), .asNeeded])
         // Evidence counts only for a short time, as a standby may have been promoted since.
-        search.take(.unproven, from: 0, begunAt: at(3_250), at: at(3_260))
+        search.take(.isUnproven, from: 0, begunAt: at(3_250), at: at(3_260))
         let later = search.dials(for: 1, replaceOnly: false, at: at(3_800))
         #expect(later == [PrimarySearch.NextDial(host: 0, trial: .asNeeded)])
     }
@@ -139,8 +139,8 @@ struct PrimarySearchTests {
         var search = found(hosts: 3)
         search.noteLoss(of: server(0, 1), at: at(2_000))
         search.take(refused, from: 1, begunAt: at(2_000), at: at(2_010))
-        search.take(.standby, from: 2, begunAt: at(2_000), at: at(2_010))
-        search.take(.unproven, from: 0, begunAt: at(2_000), at: at(3_000))
+        search.take(.isStandby, from: 2, begunAt: at(2_000), at: at(2_010))
+        search.take(.isUnproven, from: 0, begunAt: at(2_000), at: at(3_000))
         #expect(search.evidence == nil)
         let dials = search.dials(for: 1, replaceOnly: false, at: at(3_250))
         #expect(dials.map(\.trial) == [.asNeeded, .asNeeded, .asNeeded])
@@ -155,7 +155,7 @@ struct PrimarySearchTests {
 
     @Test func `the reasons are given when all hosts were asked, and then each is asked once more`() {
         var search = PrimarySearch(hosts: 2)
-        search.take(.standby, from: 0, begunAt: at(0), at: at(1))
+        search.take(.isStandby, from: 0, begunAt: at(0), at: at(1))
         let early = search.takeReasons()
         search.take(refused, from: 1, begunAt: at(0), at: at(2))
         let (reasons, again) = (search.takeReasons(), search.takeReasons())

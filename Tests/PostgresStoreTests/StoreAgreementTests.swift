@@ -6,16 +6,16 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// How servers agree on whether the store is sealed, and with which ring.
+/// How servers agree on the ring that the store is sealed with.
 @Suite struct StoreAgreementTests {
     private func refusal(
-        _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true
+        _ database: TestDatabase, folder: TemporaryDirectory? = nil
     ) throws -> StoreOpenError? {
         let folder = folder ?? TemporaryDirectory()
         defer { withExtendedLifetime(folder) {} }
-        let provider = TestServer.provider(database, folder, isSealed: isSealed)
+        let provider = TestServer.provider(database, folder)
         do throws(StoreOpenError) {
-            try provider.open(TestServer.times).close()
+            try provider.open().close()
             return nil
         } catch {
             return error
@@ -35,8 +35,6 @@ import Testing
         let other = TemporaryDirectory()
         try TestServer.ringFile(other).save(KeyRing.random(createdAt: 1))
         #expect(try refusal(database, folder: other) == .keyRing(.ofAnotherStore(path: other.path + "/keys")))
-        let error = try #require(try refusal(database, isSealed: false))
-        #expect(error == .sealed(place: "the database"))
 
         let second = try TestServer(database, folder: try first.copyOfRing())
         defer { second.store.close() }
@@ -54,7 +52,7 @@ import Testing
                 group.addTask {
                     do throws(StoreOpenError) {
                         let provider = TestServer.provider(database, folder)
-                        return (try provider.open(TestServer.times), nil)
+                        return (try provider.open(), nil)
                     } catch {
                         return (nil, error)
                     }
@@ -87,20 +85,6 @@ import Testing
         for (number, server) in servers.enumerated() { try await server.put("token \(number)", under: "\(number)") }
         for number in 0..<4 { #expect(try await servers[3 - number].get("\(number)") == "token \(number)") }
         for server in servers { server.store.close() }
-    }
-
-    @Test func `a store in the clear stays in the clear`() async throws {
-        let database = try TestDatabase()
-        let server = try TestServer(database, isSealed: false)
-        try await server.put("token", under: "id")
-        #expect(try database.sql("SELECT convert_from(value, 'UTF8') FROM token") == [["token"]])
-        #expect(server.store.administrator.keyRing == nil)
-        let error = try #require(try refusal(database))
-        #expect(error == .notSealed(place: "the database"))
-        let second = try TestServer(database, isSealed: false)
-        #expect(try await second.get("id") == "token")
-        server.store.close()
-        second.store.close()
     }
 
     @Test func `a disagreement is reported each time that it begins, and each time that it is over`() async throws {

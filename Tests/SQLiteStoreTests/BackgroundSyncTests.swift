@@ -11,7 +11,7 @@ import Testing
     private let writer: WriterConnection
 
     init() throws {
-        let options = StoreOptions(in: folder.path) { $0.isSealed = false }
+        let options = StoreOptions(in: folder.path)
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options)
         writer = try opener.open().writer
         for name in 1...9 { try write(UInt8(name), 0) }

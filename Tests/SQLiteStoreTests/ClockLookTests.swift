@@ -39,8 +39,10 @@ import Testing
         #expect(!third.metrics.isExpiryHeld)
     }
 
-    @Test("what was written by a clock that turned out wrong is dated by the moment when the clock became right")
-    func misdated() async throws {
+    @Test(
+        "what was written by a clock that turned out wrong is dated by the moment when the clock became right",
+        arguments: [true, false])
+    func misdated(isExpiring: Bool) async throws {
         let folder = TemporaryDirectory()
         let store = try SQLiteTokenStore(at: folder.path)
         defer { store.close() }
@@ -57,9 +59,12 @@ import Testing
         jump(11)
         let written = before(14, wrongBy: 99).wall
         _ = await SQLiteAdministrator(store).store([(Token(id: [65], info: [66]), written)])
-        try await store.change(Retention(afterWritten: .seconds(86_400)))
-        try await eventually { store.metrics.isExpiryHeld }
+        if isExpiring {
+            try await store.change(Retention(afterWritten: .seconds(86_400)))
+            try await eventually { store.metrics.isExpiryHeld }
+        }
         jump(13)
+        if !isExpiring { _ = try await SQLiteAdministrator(store).walk { _ in } }
         // Expired tokens are looked for at once.
         try await store.change(Retention(afterWritten: .seconds(86_401)))
         try await eventually { !store.state.clock.use(\.holdsExpiry) }

@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import StoreConformance
 import TestSupport
@@ -10,23 +11,20 @@ import Testing
     private let folder = TemporaryDirectory()
 
     /// Options of a store with a key ring of its own, as a first start makes it.
-    private func options(_ name: String, isSealed: Bool) -> StoreOptions {
-        StoreOptions(in: path(name)) { $0.isSealed = isSealed }
-    }
+    private func options(_ name: String) -> StoreOptions { StoreOptions(in: path(name)) }
 
     private func path(_ name: String) -> String { folder.path + "/" + name }
 
     @discardableResult
     private func copy(
-        _ source: String, to target: String, isSealed: Bool = true, skipsUnreadable: Bool = false,
+        _ source: String, to target: String, skipsUnreadable: Bool = false,
         _ progress: @escaping (StoreCopy.Stage, StoreProgress, SQLiteCopyTarget) -> Void = { _, _, _ in }
     ) throws -> CopySummary {
         let from = try DataDirectory(path: path(source), creates: false)
         let to = try DataDirectory(path: path(target), creates: true)
         defer { for directory in [from, to] { directory.unlock() } }
-        // Whether the source is sealed is the store's own business.
-        let reader = try SQLiteCopySource(in: from, options: options(source, isSealed: isSealed))
-        let filler = try SQLiteCopyTarget(in: to, options: options(target, isSealed: isSealed))
+        let reader = try SQLiteCopySource(in: from, options: options(source))
+        let filler = try SQLiteCopyTarget(in: to, options: options(target))
         return try StoreCopy(from: reader, to: filler) { progress($0, $1, filler) }.run(
             skipsUnreadable: skipsUnreadable)
     }
@@ -38,7 +36,7 @@ import Testing
         _ = try connection.checkpoint(.truncate, waiting: 0)
     }
 
-    @Test func `a copy has everything, in the clear, sealed and sealed with another ring`() async throws {
+    @Test func `a copy has everything, sealed with another ring`() async throws {
         let first = try SQLiteTokenStore(at: path("0"))
         let tokens = (0..<2_500).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(7)) }
         _ = await SQLiteAdministrator(first).store(tokens)
@@ -48,10 +46,10 @@ import Testing
         let sessions = try await handle.list("anna")
         first.close()
         try sql("0", "UPDATE store SET looked_at = 1000")
-        for (source, isSealed) in [false, true, true, false].enumerated() {
+        for source in 0..<2 {
             let target = "\(source + 1)"
             var stages: [StoreCopy.Stage] = []
-            let summary = try copy("\(source)", to: target, isSealed: isSealed) { stage, progress, _ in
+            let summary = try copy("\(source)", to: target) { stage, progress, _ in
                 if stages.last != stage { stages.append(stage) }
                 #expect(progress.total == 2_504 && progress.done <= 2_504)
             }
@@ -61,7 +59,7 @@ import Testing
             #expect(try connection.integer("SELECT looked_at FROM store") == 1_000)
             let limit = try connection.integer("SELECT version_limit FROM store")
             #expect(limit >= versions[0].rawValue)
-            let store = try SQLiteTokenStore(at: path(target)) { $0.isSealed = isSealed }
+            let store = try SQLiteTokenStore(at: path(target))
             let (administrator, handle) = (SQLiteAdministrator(store), try await WaitingHandle.open(store))
             #expect(try await administrator.info("id2499") == "info2499")
             let page = try await administrator.page(after: nil, limit: 3_000)
@@ -75,16 +73,63 @@ import Testing
             #expect(versions[source + 1] > versions[source])
             store.close()
             let file = try Data(contentsOf: URL(filePath: path(target) + "/tokens.db"))
-            #expect((file.range(of: Data("info1234".utf8)) == nil) == isSealed)
+            #expect(file.range(of: Data("info1234".utf8)) == nil)
             let files = try FileManager.default.contentsOfDirectory(atPath: path(target))
             #expect(files.allSatisfy { !$0.contains(".new") })
         }
     }
 
+    /// Makes the folder `clear` with a store in the clear.
+    private func makeClearStore() throws {
+        try FileManager.default.createDirectory(atPath: path("clear"), withIntermediateDirectories: false)
+        try FileManager.default.copyItem(atPath: Fixtures.clearStore, toPath: path("clear") + "/tokens.db")
+    }
+
+    @Test func `a store in the clear, of version 1.0, is not opened, and its rows can be sealed`() throws {
+        try makeClearStore()
+        let notSealed = StoreOpenError.notSealed(place: "the store \(path("clear"))/tokens.db")
+        #expect(throws: SQLiteOpenError.shared(notSealed)) { try SQLiteTokenStore(at: path("clear")) }
+        let examiner = SQLiteStoreProvider(examining: path("clear"))
+        #expect(try examiner.examine()?.damage == notSealed)
+        #expect(throws: StoreError.self) { try examiner.verify(Fixtures.clearStore) { _ in } }
+        let summary = try copy("clear", to: "sealed")
+        #expect(summary.copied == CopyCount(tokens: 3, sessions: 1) && summary.isComplete)
+        let store = try SQLiteTokenStore(at: path("sealed"))
+        defer { store.close() }
+        let rows = try OpenedRows(SQLiteConnection(path: store.path, mode: .readOnly), store.state.sealing)
+        var tokens: [String: String] = [:]
+        var coder = RowCoder(store.state.sealing)
+        while let row = try rows.next() {
+            switch row {
+            case .token(let row, let token):
+                let token = try token.get()
+                tokens[String(decoding: token.id, as: UTF8.self)] = String(decoding: token.info, as: UTF8.self)
+                #expect(row.keyNumber == 1 && row.times.writtenAt / 60 == 1_795_931_682 / 60)
+            case .session(_, let opened):
+                let opened = try opened.get()
+                #expect(opened.session.user == Array("anna".utf8) && opened.session.expiresAt == 2_111_291_682)
+                let secret = Base64URL.decode(Array(Fixtures.clearSession.utf8.dropFirst(4)).span) ?? []
+                #expect(opened.key == coder.sessionKey(of: secret.span))
+            }
+        }
+        #expect(tokens["9f8a4c1e7b3d60528cd1e5f27a94b306"] == "secret4711 of a device")
+        #expect(tokens["long"] == String(repeating: "secret4711 ", count: 300))
+        #expect(tokens["anna"]?.contains("secret4711 of anna") == true && tokens.count == 3)
+        let file = try Data(contentsOf: URL(filePath: store.path))
+        #expect(file.range(of: Data("secret4711".utf8)) == nil)
+    }
+
+    @Test func `a row in the clear with an id that no store could seal is left out`() throws {
+        try makeClearStore()
+        let long = "zeroblob(65536)"
+        try sql("clear", "UPDATE token SET key = \(long) WHERE key = x'6c6f6e67'; UPDATE session SET user = \(long)")
+        let summary = try copy("clear", to: "sealed", skipsUnreadable: true)
+        #expect(summary.copied == CopyCount(tokens: 2) && summary.unreadable == ["\(SealingError.malformed)": 2])
+    }
+
     @Test func `rows of one hash lie beside one another, and indexes are left to the server`() throws {
         let directory = try DataDirectory(path: path("data"), creates: true)
-        var options = options("data", isSealed: false)
-        options.retention.afterWritten = .seconds(60)
+        let options = options("data")
         let target = try SQLiteCopyTarget(in: directory, options: options)
         let rows = (0..<3).map { number in
             CopiedRow.token(
@@ -99,7 +144,6 @@ import Testing
         let connection = try SQLiteConnection(path: path("data") + "/tokens.db", mode: .readWrite)
         #expect(try connection.integer("SELECT min(slot) FROM token") == 1 << 20 | 1)
         #expect(try connection.integer("SELECT max(slot) FROM token") == 1 << 20 | 3)
-        #expect(try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'token_by_writing'") == 0)
     }
 
     @Test func `more rows that do not open than a batch has do not end the copy`() async throws {
@@ -119,7 +163,7 @@ import Testing
         try Data().write(to: URL(filePath: database))
         try Data([1, 2, 3]).write(to: URL(filePath: wal))
         #expect(throws: SQLiteOpenError.emptied(path: database)) {
-            try SQLiteCopySource(in: directory, options: options("from", isSealed: true))
+            try SQLiteCopySource(in: directory, options: options("from"))
         }
         #expect(try Data(contentsOf: URL(filePath: wal)) == Data([1, 2, 3]))
     }
@@ -130,7 +174,7 @@ import Testing
         await SQLiteAdministrator(store).fill(0..<100)
         store.close()
         try sql("from", "UPDATE store SET tokens = \(count)")
-        let summary = try copy("from", to: "to", isSealed: false)
+        let summary = try copy("from", to: "to")
         #expect(summary.copied.tokens == 100 && !summary.isComplete)
     }
 
@@ -144,7 +188,7 @@ import Testing
         ]
         for change in changes {
             #expect(throws: StoreError.self) {
-                try copy("from", to: "to", isSealed: false, skipsUnreadable: true) { stage, _, target in
+                try copy("from", to: "to", skipsUnreadable: true) { stage, _, target in
                     if stage == .ordering { try? target.connection.execute(change) }
                 }
             }

@@ -13,7 +13,7 @@ import Testing
     /// A folder as a crash leaves it: some tokens in the database, some in the WAL; and a backup.
     private func crashedStore() async throws -> String {
         let (live, crashed) = (folder.path + "/live", folder.path + "/crashed")
-        let store = try SQLiteTokenStore(at: live) { $0.isSealed = false }
+        let store = try SQLiteTokenStore(at: live)
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<50)
         try await store.perform { try $0.checkpoint() }
@@ -34,7 +34,7 @@ import Testing
     }
 
     private func options(_ directory: String) -> StoreOptions {
-        StoreOptions(in: directory) { $0.isSealed = false }
+        StoreOptions(in: directory)
     }
 
     private func bytes(_ path: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path))) }

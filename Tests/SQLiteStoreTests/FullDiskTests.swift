@@ -27,11 +27,10 @@ import Testing
         #expect(store.state.fault != nil)
         for _ in 0..<3 {
             try store.perform { writer in
-                // What the beginning of a backup, a quiet checkpoint and an expiry do.
+                // What the beginning of a backup, a quiet checkpoint and a step of the walk do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
-                let retention = Retention(afterWritten: .seconds(0), afterExpired: .seconds(0))
-                _ = try writer.expire(retention, at: 0)
+                _ = try writer.apply(WalkChanges(), deletes: true, walk: "")
             }
             try store.store("small", bytes: 1_000)
             lookForAWhile(store)

@@ -43,7 +43,8 @@ import Testing
 
     @Test("a new key seals, the old one opens until everything is rekeyed, and only then can be retired")
     func keys() async throws {
-        let store = try SQLiteTokenStore(at: data)
+        // Otherwise the store walks by itself, perhaps at once.
+        let store = try SQLiteTokenStore(at: data) { $0.isServing = false }
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<450)
         #expect(try await administrator.addKey().number == 2)
@@ -53,9 +54,9 @@ import Testing
         await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 1) }
         await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 2) }
         await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 3) }
-        let result = try await administrator.rekey { _ in }
-        #expect(result.tokens == 460 && result.rekeyed == 440 && result.unreadable == 0)
-        #expect(try await administrator.rekey { _ in }.rekeyed == 0)
+        let report = try await administrator.walk { _ in }
+        #expect(report.tokens == 460 && report.rekeyed == 440 && report.isSound && report.keyNumbers == [2])
+        #expect(try await administrator.walk { _ in }.rekeyed == 0)
         try await administrator.retireKey(numbered: 1)
         #expect(try await administrator.keys().map(\.number) == [2])
         #expect(try await administrator.verify { _ in }.isSound)
@@ -65,12 +66,76 @@ import Testing
         #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
     }
 
+    @Test("a key that began to seal after the last round, and was replaced before the next, is not taken for unused")
+    func replacedBetweenRounds() async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.isServing = false }
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        _ = try await administrator.walk { _ in }
+        _ = try await administrator.addKey()
+        await administrator.fill(0..<1)
+        _ = try await administrator.addKey()
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 2) }
+        #expect(try await administrator.info("id0") == "info0")
+        // A round that has begun and does not end shows nothing.
+        await store.walker.begin()
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 2) }
+        _ = try await administrator.walk { _ in }
+        try await administrator.retireKey(numbered: 2)
+        #expect(try await administrator.info("id0") == "info0")
+    }
+
+    @Test("whatever is done with keys and in whatever order, every row opens", arguments: 0..<12 as Range<UInt64>)
+    func anyHistory(_ seed: UInt64) async throws {
+        var generator = SeededGenerator(seed: seed)
+        var store = try SQLiteTokenStore(at: data) { $0.isServing = false }
+        defer { store.close() }
+        var stored = 0
+        for _ in 0..<30 {
+            let administrator = SQLiteAdministrator(store)
+            // Beside what is done with the keys.
+            let count = Int.random(in: 0...100, using: &generator)
+            let numbers = stored..<(stored + count)
+            async let filled: Void = administrator.fill(numbers)
+            stored += count
+            switch Int.random(in: -2..<8, using: &generator) {
+            case ...1: _ = try await administrator.addKey()
+            case 2: _ = try await administrator.walk { _ in }
+            case 3: await store.walker.begin()
+            case 4:
+                let walk = Task { try await administrator.walk { _ in } }
+                try await Task.sleep(for: .microseconds(Int.random(in: 0...2_000, using: &generator)))
+                walk.cancel()
+                _ = await walk.result
+            case 5...6:
+                for key in try await administrator.keys() { try? await administrator.retireKey(numbered: key.number) }
+            default:
+                await filled
+                store.close()
+                let isServing = Bool.random(using: &generator)
+                store = try SQLiteTokenStore(at: data) { $0.isServing = isServing }
+            }
+            await filled
+            for number in stride(from: 0, to: stored, by: 37) {
+                #expect(try await SQLiteAdministrator(store).info("id\(number)") == "info\(number)")
+            }
+        }
+        let administrator = SQLiteAdministrator(store)
+        #expect(try await administrator.walk { _ in }.isSound)
+        for key in try await administrator.keys() where !key.seals {
+            try await administrator.retireKey(numbered: key.number)
+        }
+        let report = try await administrator.walk { _ in }
+        #expect(report.isSound && report.tokens == stored && report.keyNumbers.count <= 1)
+    }
+
     @Test("a ring that an earlier store in the folder has kept stays beside the one that is kept now")
     func retiredOfAnotherStore() async throws {
         for _ in 1...2 {
             let store = try SQLiteTokenStore(at: data)
             let administrator = SQLiteAdministrator(store)
             _ = try await administrator.addKey()
+            _ = try await administrator.walk { _ in }
             try await administrator.retireKey(numbered: 1)
             #expect(try await administrator.keys().map(\.number) == [2])
             store.close()
@@ -91,6 +156,7 @@ import Testing
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         for _ in 2...3 { _ = try await administrator.addKey() }
+        _ = try await administrator.walk { _ in }
         let hasBegun = Atomic(false)
         let gate = DispatchSemaphore(value: 0)
         let commit = Task {
@@ -155,17 +221,39 @@ import Testing
     @Test("a row sealed with a key that is being retired, or that was retired, is refused")
     func staleRows() throws {
         let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
-        let sealing = Sealing(.sealed(first))
+        let sealing = Sealing(first)
         var coder = RowCoder(sealing)
         let row = try coder.row(of: Token(id: [65], info: [66]))
         #expect(sealing.acceptance.accepts(keyNumber: row.keyNumber))
         sealing.retiring.store(2, ordering: .releasing)
         #expect(!sealing.acceptance.accepts(keyNumber: row.keyNumber))
         sealing.retiring.store(0, ordering: .releasing)
-        sealing.replace(.sealed(try first.addingKey(createdAt: 3)))
+        sealing.replace(try first.addingKey(createdAt: 3))
         #expect(sealing.acceptance.accepts(keyNumber: row.keyNumber))
-        sealing.replace(.sealed(try first.addingKey(createdAt: 3).removingKey(numbered: 2)))
+        sealing.replace(try first.addingKey(createdAt: 3).removingKey(numbered: 2))
         #expect(!sealing.acceptance.accepts(keyNumber: row.keyNumber))
-        #expect(Sealing(.clear(index: .random())).acceptance.accepts(keyNumber: 0))
+    }
+
+    @Test("a key is not taken for unused in the moment in which a round begins")
+    func unusedWhileBeginning() async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.isServing = false }
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        _ = try await administrator.walk { _ in }
+        var retired = 0
+        for round in 0..<100 {
+            let number = try await administrator.addKey().number
+            await administrator.fill(round..<round + 1)
+            _ = try await administrator.addKey()
+            async let begun = store.walker.begin()
+            for _ in 0..<5 where retired == 0 {
+                retired += (try? await administrator.retireKey(numbered: number)) == nil ? 0 : 1
+            }
+            _ = await begun
+            guard retired == 0 else { break }
+            _ = try await administrator.walk { _ in }
+        }
+        #expect(retired == 0)
+        #expect(try await administrator.walk { _ in }.isSound)
     }
 }

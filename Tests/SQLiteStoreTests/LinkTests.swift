@@ -86,7 +86,7 @@ import Testing
 
     @Test func `a backup does not take the place of a file of the store`() async throws {
         let data = folder + "/data"
-        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
+        let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
         try await store.perform { try $0.checkpoint(.truncate) }

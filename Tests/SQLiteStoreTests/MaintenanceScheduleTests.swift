@@ -12,8 +12,6 @@ private enum Line {
     case prepared(Int)
     case wal(Int, isSynchronizing: Bool)
     case room(free: Int, file: Int)
-    case retention(Retention, at: Int)
-    case expiry(removed: Int, isDone: Bool, at: Int)
     /// What is due.
     case due(MaintenanceSchedule.Step?, at: Int, wal: Int = 0, isIdle: Bool = true)
     case next(at: Int)
@@ -22,77 +20,51 @@ private enum Line {
 private let comfortable = MaintenanceSchedule.comfortableWAL
 private let largest = MaintenanceSchedule.largestWAL
 private let rest = MaintenanceSchedule.restOfWAL
-private let written = Retention(afterWritten: .seconds(100))
 
 /// The beginning of a store that was just opened and has checkpointed its WAL.
 private let settled: [Line] = [
     .checkpoint(complete: true, empties: true, at: 0), .lookAfterFiles(at: 0),
-    .due(.expire, at: 0), .expiry(removed: 0, isDone: true, at: 0),
 ]
 
-private let histories: KeyValuePairs<String, (Retention, [Line])> = [
-    "an idle store is left alone but for a look at its files every second": (
-        Retention(),
-        settled + [
-            .due(nil, at: 999), .next(at: 1_000), .due(.lookAfterFiles, at: 1_000), .lookAfterFiles(at: 1_000),
-            .due(nil, at: 1_999),
-        ]
-    ),
-    "a step that was tried, and whose outcome is not known, is not due again at once": (
-        written,
-        [
-            .checkpoint(complete: true, empties: true, at: 0), .due(.lookAfterFiles, at: 1_000),
-            .lookAfterFiles(at: 1_000), .due(.expire, at: 1_000), .expiry(removed: 0, isDone: true, at: 1_000),
-            .due(nil, at: 1_000),
-        ]
-    ),
-    "a WAL that an earlier run has left is checkpointed soon": (
-        Retention(), [.due(.checkpoint(empties: true), at: 1_000, wal: 5_000)]
-    ),
-    "the WAL is checkpointed a second after the last commit, not in a shorter pause": (
-        Retention(),
-        settled + [
-            .commit(at: 100), .due(nil, at: 900, wal: 5_000), .commit(at: 900), .next(at: 1_000),
-            .due(.checkpoint(empties: true), at: 1_900, wal: 5_000), .due(.lookAfterFiles, at: 1_899, wal: 5_000),
-            .due(.lookAfterFiles, at: 1_900, wal: 5_000, isIdle: false),
-        ]
-    ),
-    "a growing WAL is copied and synced in the background, and then checkpointed": (
-        Retention(),
-        settled + [
-            .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
-            .due(.prepareCheckpoint, at: 10, wal: comfortable, isIdle: false), .prepared(comfortable),
-            .wal(comfortable, isSynchronizing: true), .due(nil, at: 10, wal: largest - 1),
-            .wal(comfortable, isSynchronizing: false),
-            .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest - 1, isIdle: false),
-            .checkpoint(complete: true, empties: false, at: 10), .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
-            .due(.prepareCheckpoint, at: 10, wal: comfortable), .prepared(comfortable),
-            // SQLite has restarted the WAL by itself.
-            .wal(4_096, isSynchronizing: false), .due(.prepareCheckpoint, at: 10, wal: comfortable),
-        ]
-    ),
-    "a WAL that has grown since its sync is synced until little of it is left": (
-        Retention(),
-        settled + [
-            .prepared(comfortable), .wal(comfortable + rest, isSynchronizing: false),
-            .due(.prepareCheckpoint, at: 10, wal: comfortable + rest), .prepared(comfortable + rest),
-            .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest, isIdle: false),
-            // Readers have held it up.
-            .checkpoint(complete: false, empties: false, at: 20),
-            .lookAfterFiles(at: 1_000), .due(nil, at: 1_019, wal: comfortable + rest),
-            .due(.checkpoint(empties: false), at: 1_020, wal: comfortable + rest, isIdle: false),
-        ]
-    ),
-    "a very large WAL is checkpointed at once, even during a sync": (
-        Retention(),
-        settled + [
-            .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
-            .prepared(largest / 2), .wal(largest, isSynchronizing: true),
-            .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
-        ]
-    ),
-    "a WAL that has taken its share of the disk's room is checkpointed and truncated at once, even during a sync": (
-        Retention(),
+private let histories: KeyValuePairs<String, [Line]> = [
+    "an idle store is left alone but for a look at its files every second": settled + [
+        .due(nil, at: 999), .next(at: 1_000), .due(.lookAfterFiles, at: 1_000), .lookAfterFiles(at: 1_000),
+        .due(nil, at: 1_999),
+    ],
+    "a WAL that an earlier run has left is checkpointed soon": [
+        .due(.checkpoint(empties: true), at: 1_000, wal: 5_000)
+    ],
+    "the WAL is checkpointed a second after the last commit, not in a shorter pause": settled + [
+        .commit(at: 100), .due(nil, at: 900, wal: 5_000), .commit(at: 900), .next(at: 1_000),
+        .due(.checkpoint(empties: true), at: 1_900, wal: 5_000), .due(.lookAfterFiles, at: 1_899, wal: 5_000),
+        .due(.lookAfterFiles, at: 1_900, wal: 5_000, isIdle: false),
+    ],
+    "a growing WAL is copied and synced in the background, and then checkpointed": settled + [
+        .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
+        .due(.prepareCheckpoint, at: 10, wal: comfortable, isIdle: false), .prepared(comfortable),
+        .wal(comfortable, isSynchronizing: true), .due(nil, at: 10, wal: largest - 1),
+        .wal(comfortable, isSynchronizing: false),
+        .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest - 1, isIdle: false),
+        .checkpoint(complete: true, empties: false, at: 10), .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
+        .due(.prepareCheckpoint, at: 10, wal: comfortable), .prepared(comfortable),
+        // SQLite has restarted the WAL by itself.
+        .wal(4_096, isSynchronizing: false), .due(.prepareCheckpoint, at: 10, wal: comfortable),
+    ],
+    "a WAL that has grown since its sync is synced until little of it is left": settled + [
+        .prepared(comfortable), .wal(comfortable + rest, isSynchronizing: false),
+        .due(.prepareCheckpoint, at: 10, wal: comfortable + rest), .prepared(comfortable + rest),
+        .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest, isIdle: false),
+        // Readers have held it up.
+        .checkpoint(complete: false, empties: false, at: 20),
+        .lookAfterFiles(at: 1_000), .due(nil, at: 1_019, wal: comfortable + rest),
+        .due(.checkpoint(empties: false), at: 1_020, wal: comfortable + rest, isIdle: false),
+    ],
+    "a very large WAL is checkpointed at once, even during a sync": settled + [
+        .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
+        .prepared(largest / 2), .wal(largest, isSynchronizing: true),
+        .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
+    ],
+    "a WAL that has taken its share of the disk's room is checkpointed and truncated at once, even during a sync":
         settled + [
             .room(free: 3 << 20, file: 1 << 20), .due(nil, at: 10, wal: 2 << 20 - 1, isIdle: false),
             .due(.checkpoint(empties: true), at: 10, wal: 2 << 20, isIdle: false),
@@ -102,77 +74,46 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .checkpoint(complete: false, empties: true, at: 10), .due(nil, at: 11, wal: 2 << 20, isIdle: false),
             // The disk has room again.
             .room(free: 1 << 30, file: 2 << 20), .due(.lookAfterFiles, at: 1_000, wal: 2 << 20, isIdle: false),
-        ]
-    ),
-    "no checkpoint of a quiet time waits for a sync": (
-        Retention(),
-        settled + [
-            .commit(at: 10), .prepared(comfortable), .wal(comfortable, isSynchronizing: true), .lookAfterFiles(at: 900),
-            .due(nil, at: 1_010, wal: comfortable),
-            .next(at: 1_900), .wal(comfortable, isSynchronizing: false), .next(at: 1_010),
-            .due(.checkpoint(empties: true), at: 1_010, wal: comfortable),
-        ]
-    ),
-    "under load the WAL is overwritten again and again, and truncated once a minute": (
-        Retention(),
-        settled + [
-            .commit(at: 10), .checkpoint(complete: true, empties: false, at: 20),
-            // Checkpointed values can still be read in the WAL: it is truncated a second later if no other commit
-            // comes.
-            .due(.checkpoint(empties: true), at: 1_020), .commit(at: 60_009),
-            .due(.checkpoint(empties: false), at: 60_009, wal: largest),
-            .due(.checkpoint(empties: true), at: 60_010, wal: largest),
-            .due(.checkpoint(empties: true), at: 60_010, wal: largest, isIdle: false),
-            .checkpoint(complete: true, empties: true, at: 60_010), .commit(at: 60_011),
-            .due(.checkpoint(empties: false), at: 60_011, wal: largest),
-        ]
-    ),
-    "replaced values leave the WAL in a minute, even if each quiet time ends with another commit": (
-        Retention(),
-        settled + [.commit(at: 900), .lookAfterFiles(at: 60_500), .commit(at: 60_500)] + [
-            .next(at: 60_900), .due(nil, at: 60_899, wal: 5_000),
-            .due(.checkpoint(empties: true), at: 60_900, wal: 5_000),
-            // The time counts from this commit, not from the last truncation.
-            .checkpoint(complete: true, empties: true, at: 60_900), .lookAfterFiles(at: 600_000),
-            .commit(at: 600_000), .due(nil, at: 600_000, wal: 5_000),
-        ]
-    ),
-    "while readers hold checkpoints up, there is a second between two": (
-        Retention(),
-        settled + [
-            .checkpoint(complete: false, empties: false, at: 20), .due(nil, at: 999, wal: 1 << 30, isIdle: false),
-            .lookAfterFiles(at: 1_000), .due(nil, at: 1_019, wal: 1 << 30, isIdle: false),
-            .due(.checkpoint(empties: false), at: 1_020, wal: 1 << 30, isIdle: false),
-        ]
-    ),
-    "deleted rows leave the WAL a second after the last of them": (
-        written,
-        settled.dropLast() + [
-            .expiry(removed: 256, isDone: false, at: 1), .due(.expire, at: 1, isIdle: false),
-            .expiry(removed: 3, isDone: true, at: 2), .due(nil, at: 999, wal: 5_000),
-            .due(.checkpoint(empties: true), at: 1_002, wal: 5_000),
-            .checkpoint(complete: true, empties: true, at: 1_003), .lookAfterFiles(at: 9_500), .due(nil, at: 9_500),
-            // A tenth of the time that tokens are kept.
-            .due(nil, at: 10_001), .due(.expire, at: 10_002),
-        ]
-    ),
-    "another retention takes effect at once, the same one changes nothing": (
-        Retention(),
-        settled + [
-            .lookAfterFiles(at: 100_000), .due(nil, at: 10), .retention(written, at: 10), .due(.expire, at: 10),
-            .expiry(removed: 0, isDone: true, at: 20), .retention(written, at: 30), .due(nil, at: 10_019),
-            .due(.expire, at: 10_020), .retention(Retention(), at: 10_020), .due(.expire, at: 10_020),
-            .expiry(removed: 0, isDone: true, at: 10_020), .due(nil, at: 90_000),
-        ]
-    ),
+        ],
+    "no checkpoint of a quiet time waits for a sync": settled + [
+        .commit(at: 10), .prepared(comfortable), .wal(comfortable, isSynchronizing: true), .lookAfterFiles(at: 900),
+        .due(nil, at: 1_010, wal: comfortable),
+        .next(at: 1_900), .wal(comfortable, isSynchronizing: false), .next(at: 1_010),
+        .due(.checkpoint(empties: true), at: 1_010, wal: comfortable),
+    ],
+    "under load the WAL is overwritten again and again, and truncated once a minute": settled + [
+        .commit(at: 10), .checkpoint(complete: true, empties: false, at: 20),
+        // Checkpointed values can still be read in the WAL: it is truncated a second later if no other commit
+        // comes.
+        .due(.checkpoint(empties: true), at: 1_020), .commit(at: 60_009),
+        .due(.checkpoint(empties: false), at: 60_009, wal: largest),
+        .due(.checkpoint(empties: true), at: 60_010, wal: largest),
+        .due(.checkpoint(empties: true), at: 60_010, wal: largest, isIdle: false),
+        .checkpoint(complete: true, empties: true, at: 60_010), .commit(at: 60_011),
+        .due(.checkpoint(empties: false), at: 60_011, wal: largest),
+    ],
+    "replaced values leave the WAL in a minute, even if each quiet time ends with another commit": settled + [
+        .commit(at: 900), .lookAfterFiles(at: 60_500), .commit(at: 60_500),
+    ] + [
+        .next(at: 60_900), .due(nil, at: 60_899, wal: 5_000),
+        .due(.checkpoint(empties: true), at: 60_900, wal: 5_000),
+        // The time counts from this commit, not from the last truncation.
+        .checkpoint(complete: true, empties: true, at: 60_900), .lookAfterFiles(at: 600_000),
+        .commit(at: 600_000), .due(nil, at: 600_000, wal: 5_000),
+    ],
+    "while readers hold checkpoints up, there is a second between two": settled + [
+        .checkpoint(complete: false, empties: false, at: 20), .due(nil, at: 999, wal: 1 << 30, isIdle: false),
+        .lookAfterFiles(at: 1_000), .due(nil, at: 1_019, wal: 1 << 30, isIdle: false),
+        .due(.checkpoint(empties: false), at: 1_020, wal: 1 << 30, isIdle: false),
+    ],
 ]
 
 @Suite struct MaintenanceScheduleTests {
     @Test(arguments: histories.map(\.key)) func `what is due`(_ name: String) throws {
-        let (retention, lines) = try #require(histories.first { $0.key == name }).value
+        let lines = try #require(histories.first { $0.key == name }).value
         let start = ContinuousClock.now
         func moment(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
-        var schedule = MaintenanceSchedule(retention: retention, at: start)
+        var schedule = MaintenanceSchedule(at: start)
         for line in lines {
             switch line {
             case .commit(let time): schedule.noteCommit(at: moment(time))
@@ -182,9 +123,6 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             case .prepared(let size): schedule.notePreparation(walSize: size)
             case .wal(let size, let isSynchronizing): schedule.noteWAL(size: size, isSynchronizing: isSynchronizing)
             case .room(let free, let file): schedule.noteRoom(WALRoom(free: free, file: file))
-            case .retention(let retention, let time): schedule.noteRetention(retention, at: moment(time))
-            case .expiry(let removed, let isDone, let time):
-                schedule.noteExpiry(removed: removed, isDone: isDone, at: moment(time))
             case .due(let expected, let time, let wal, let isIdle):
                 #expect(schedule.due(at: moment(time), walSize: wal, isIdle: isIdle) == expected, "\(line)")
             case .next(let time): #expect(schedule.next == moment(time), "\(line)")
@@ -202,14 +140,5 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
         // The limit is not smaller than necessary.
         #expect(limit == 256 << 10 || limit + 1 > free - max(0, limit + 1 - file))
         #expect(WALRoom(free: nil, file: file).limit == .max)
-    }
-
-    @Test(
-        "expired tokens are looked for often enough for the time they are kept, and at most once a minute",
-        arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]
-    )
-    func expiryInterval(_ kept: Duration, _ milliseconds: Int) {
-        let interval = Retention(afterExpired: kept).deletionInterval(hasSessions: false)
-        #expect(interval == .milliseconds(milliseconds))
     }
 }

@@ -51,26 +51,13 @@ import Testing
         "a database that is opened again after a fault keeps its keys, although their file is lost",
         arguments: [false, true])
     func lostKeyRing(hasRows: Bool) throws {
-        let store = try WriterHarness(data) { $0.isSealed = true }
+        let store = try WriterHarness(data)
         if hasRows { try store.store("me", bytes: 1) }
         try FileManager.default.removeItem(atPath: data + "/keys")
         store.failChange()
         try store.store("other", bytes: 1)
         // No other ring has taken its place.
         #expect(!FileManager.default.fileExists(atPath: data + "/keys"))
-    }
-
-    @Test("a change of retention that finds no room leaves the indexes as they were")
-    func retentionWithoutRoom() async throws {
-        let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(afterExpired: .seconds(1_000)) }
-        defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
-        _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
-        // No more pages than there are now.
-        try await store.perform { try $0.connection.execute("PRAGMA max_page_count = 1") }
-        await #expect(throws: StoreError.self) { try await store.change(Retention(afterWritten: .seconds(1_000))) }
-        let names = "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'"
-        #expect(try await store.perform { try $0.connection.text(names) } == "token_by_expiration")
     }
 }
 

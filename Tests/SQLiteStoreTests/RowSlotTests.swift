@@ -35,12 +35,13 @@ import Testing
         let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
         try Schema.create(connection)
         return try WriterConnection(
-            connection, options: StoreOptions(in: folder.path), Sealing(.clear(index: .random())))
+            connection, options: StoreOptions(in: folder.path), Sealing(.random(createdAt: 1)))
     }
 
     /// A key whose row lies in the slots that begin with one.
-    private static func key(_ bytes: [UInt8], from slot: UInt64) -> RowKey {
-        RowKey(bytes: bytes, hashPrefix: (slot >> 4) << 26)
+    private static func key(_ end: UInt8, from slot: UInt64) -> RowKey {
+        let prefix = (slot >> 4) << 26
+        return RowKey(bytes: (0..<8).map { UInt8(truncatingIfNeeded: prefix >> (56 - 8 * $0)) } + [end])
     }
 
     /// What the table holds, by key.
@@ -57,7 +58,7 @@ import Testing
     func crowds(_ seed: UInt64) throws {
         let writer = try writer()
         var generator = SeededGenerator(seed: seed)
-        let keys = (0..<UInt8(24)).map { Self.key([$0], from: $0 % 2 == 0 ? 1 : 17) }
+        let keys = (0..<UInt8(24)).map { Self.key($0, from: $0 % 2 == 0 ? 1 : 17) }
         var expected: [[UInt8]: UInt8] = [:]
         for _ in 0..<400 {
             guard let key = keys.randomElement(using: &generator) else { return }
@@ -78,8 +79,8 @@ import Testing
     @Test("a row for which no slot is free fails, and the others of its group do not")
     func fullCrowd() throws {
         let writer = try writer()
-        let keys = (0..<UInt8(16)).map { Self.key([$0], from: 33) }
-        let other = Self.key([99], from: 49)
+        let keys = (0..<UInt8(16)).map { Self.key($0, from: 33) }
+        let other = Self.key(99, from: 49)
         let outcomes = try writer.commit((keys + [other]).map { Row($0, [1]) })
         #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
         #expect(writer.tokenCount == 16)
@@ -102,14 +103,14 @@ import Testing
         )
     }
 
-    @Test("a token whose first slot is another one's is found, replaced and removed", arguments: [true, false])
-    func displaced(_ isSealed: Bool) async throws {
-        var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+    @Test("a token whose first slot is another one's is found, replaced and removed")
+    func displaced() async throws {
+        var store = try SQLiteTokenStore(at: data)
         let first = try await WaitingHandle.open(store)
         for number in 0..<20 { try await first.put("info\(number)", under: "id\(number)") }
         store.close()
         try displace(by: 3)
-        store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let handle = try await WaitingHandle.open(store)
         for number in 0..<20 { #expect(try await handle.get("id\(number)") == "info\(number)") }
@@ -135,13 +136,13 @@ import Testing
                 """, 2
             ),
             ("UPDATE token SET slot = slot + 15", 1),
-        ], [true, false])
-    func misplaced(_ change: (sql: String, tokens: Int), isSealed: Bool) async throws {
-        var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        ])
+    func misplaced(_ change: (sql: String, tokens: Int)) async throws {
+        var store = try SQLiteTokenStore(at: data)
         try await WaitingHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(change.sql)
-        store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         #expect(try await WaitingHandle.open(store).get("id") == (change.tokens == 1 ? nil : "info"))
         let found = try await SQLiteAdministrator(store).verify { _ in }

@@ -10,17 +10,10 @@ import Testing
 @testable import TokenStore
 
 @Suite struct SQLiteConformanceTests {
-    @Test(arguments: StoreConformance.behaviours, [true, false])
-    func `a store in SQLite does what every store does`(
-        _ behaviour: StoreConformance.Behaviour, isSealed: Bool
-    ) async throws {
+    @Test(arguments: StoreConformance.behaviours)
+    func `a store in SQLite does what every store does`(_ behaviour: StoreConformance.Behaviour) async throws {
         let folder = TemporaryDirectory()
-        try await behaviour.check { change in
-            try SQLiteTokenStore(at: folder.path) { options in
-                options.isSealed = isSealed
-                change(&options)
-            }
-        }
+        try await behaviour.check { change in try SQLiteTokenStore(at: folder.path, change) }
     }
 }
 
@@ -58,7 +51,8 @@ import Testing
         let outcomes = await SQLiteAdministrator(store).store(tokens)
         #expect(outcomes.allSatisfy { (try? $0.get()) != nil })
         try await store.change(Retention(afterWritten: .seconds(3_600)))
-        try await eventually { heads.withLock(\.count) == 10 }
+        _ = try await SQLiteAdministrator(store).walk { _ in }
+        #expect(heads.withLock(\.count) >= 10)
         // On a slow machine, a second after the change passes meanwhile, which truncates it once.
         #expect(heads.withLock { Set($0).count } <= 2)
     }
@@ -151,11 +145,11 @@ import Testing
     private func writer(byteLimit: Int? = nil) throws -> WriterConnection {
         try WriterConnection(
             connection, options: StoreOptions(in: folder.path) { $0.byteLimit = byteLimit },
-            Sealing(.clear(index: .random())))
+            Sealing(.random(createdAt: 1)))
     }
 
     private func key(_ text: String) -> RowKey {
-        RowKey(bytes: Array(text.utf8), hashPrefix: RowKey.prefix(of: Array(text.utf8)))
+        RowKey(bytes: Array(text.utf8))
     }
 
     private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {

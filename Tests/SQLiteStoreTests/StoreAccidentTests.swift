@@ -45,7 +45,12 @@ import Testing
     private func ids() throws -> Set<String> {
         let connection = try SQLiteConnection(path: database, mode: .readOnly)
         #expect(try connection.text("PRAGMA integrity_check") == "ok")
-        return Set(try connection.text("SELECT group_concat(key) FROM token").split(separator: ",").map(String.init))
+        let rows = try OpenedRows(connection, #require(store).state.sealing)
+        var ids: Set<String> = []
+        while case .token(_, let token) = try rows.next() {
+            ids.insert(String(decoding: try token.get().id, as: UTF8.self))
+        }
+        return ids
     }
 
     private var isMarked: Bool { CheckRequest(of: database).exists }

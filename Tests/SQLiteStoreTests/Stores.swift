@@ -38,7 +38,7 @@ extension StoreOptions {
 }
 
 extension Row {
-    /// A row in the clear, for `WriterConnection.commit`.
+    /// A row that does not open, for `WriterConnection.commit`.
     init(_ key: RowKey, _ value: [UInt8]) {
         self.init(
             key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [])
@@ -54,6 +54,12 @@ extension DataDirectory {
             throw .directory(error)
         }
     }
+}
+
+extension SQLiteAdministrator {
+    nonisolated func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup { try await backUp(to: path, checks: true, keys: nil, progress) }
 }
 
 extension OfflineSQLiteStore {
@@ -93,7 +99,7 @@ extension SQLiteTokenStore {
 extension SQLiteAdministrator {
     /// Another administrator than the store's own.
     init(_ store: SQLiteTokenStore) {
-        self.init(store.open, handle: store.administrator.handle)
+        self.init(store.open, store.walker, handle: store.administrator.handle)
     }
 
     nonisolated func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
@@ -173,6 +179,7 @@ private func typed<Value>(_ body: () throws -> Value) throws(SQLiteError) -> Val
 
 /// A writer's database without its thread, so that the test decides when the files are checked.
 final class WriterHarness {
+    /// Without that of a new key ring.
     let events = Events()
     let opener: StoreOpener
     let state: StoreState
@@ -188,8 +195,7 @@ final class WriterHarness {
     ) throws {
         let (folder, events) = (try DataDirectory.lock(directory), events)
         let options = StoreOptions(in: directory) {
-            $0.isSealed = false
-            $0.report = { events.add($0) }
+            $0.report = { event in if case .madeKeyRing = event {} else { events.add(event) } }
             change(&$0)
         }
         opener = StoreOpener(directory: directory, database: directory + "/tokens.db", options: options)

@@ -1,6 +1,7 @@
 import Dispatch
 import Foundation
 import Synchronization
+import System
 import TestSupport
 import Testing
 
@@ -18,7 +19,7 @@ import Testing
         first.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
             .execute("UPDATE store SET tokens = \(count)")
-        let store = try SQLiteTokenStore(at: data)
+        let store = try SQLiteTokenStore(at: data) { $0.isServing = false }
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         #expect(try await !administrator.verify { _ in }.isSound)
@@ -28,40 +29,29 @@ import Testing
         #expect(try await administrator.info("id4") == "info4")
     }
 
-    @Test("a store that nothing can be written to is verified and counted")
+    @Test("the tokens of a store that nothing can be written to are counted")
     func withoutWriter() async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<5)
         store.finishWrites()
-        #expect(try await administrator.verify { _ in }.isSound)
         #expect(try await administrator.statistics().tokens == 5)
     }
 
-    @Test func `writes beside a verification neither make a store unsound nor the WAL grow`() async throws {
-        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
+    @Test func `writes beside a round of the walk neither make a store unsound nor the WAL grow`() async throws {
+        let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<1_201)
-        let count = Atomic<Int>(0)
-        let isEmptied = DispatchSemaphore(value: 0)
-        let verification = try await administrator.verify { progress in
-            // After the first rows, and before the last.
-            guard progress.done == 1_000, count.add(1, ordering: .relaxed).newValue == 1 else { return }
-            let written = DispatchSemaphore(value: 0)
-            Task {
-                _ = await SQLiteAdministrator(store).handle.remove((0..<600).map { Array("id\($0)".utf8) })
-                let checkpoint = try? await store.perform { try $0.checkpoint(.truncate) }
-                if checkpoint == .complete { isEmptied.signal() }
-                written.signal()
-            }
-            written.wait()
-        }
-        // No read was open while progress was reported.
-        #expect(isEmptied.wait(timeout: .now()) == .success)
-        #expect(verification.isSound && (1_000...1_201).contains(verification.tokens))
-        #expect(try await administrator.verify { _ in }.tokens == 601)
+        async let first = administrator.walk { _ in }
+        let removed = await administrator.handle.remove((0..<600).map { Array("id\($0)".utf8) })
+        #expect(removed.allSatisfy { (try? $0.get()) == true })
+        // Only a step holds a state of the database.
+        #expect(try await store.perform { try $0.checkpoint(.truncate, waiting: 60_000, insists: true) } == .complete)
+        let report = try await first
+        #expect(report.isSound && (601...1_201).contains(report.tokens))
+        #expect(try await administrator.walk { _ in }.tokens == 601)
     }
 
     @Test("a long statement ends when its task is cancelled", .timeLimit(.minutes(30)), arguments: [0, 100])
@@ -77,12 +67,6 @@ import Testing
         #expect(try await administrator.verify { _ in }.isSound)
     }
 
-    @Test func `while a statement takes long, the administration does other things`() async throws {
-        let store = try SQLiteTokenStore(at: data)
-        defer { store.close() }
-        #expect(try await SQLiteAdministrator(store).answersDuringLongRead())
-    }
-
     @Test func `while a statement takes long, nothing else uses its connection`() async {
         let user = ConnectionUser()
         #expect(await !user.isUsedDuringLongRead(path: folder.path + "/other.db"))
@@ -96,7 +80,7 @@ import Testing
 
     @Test("rows that do not open are counted, and fail by themselves")
     func unreadable() async throws {
-        let first = try SQLiteTokenStore(at: data)
+        let first = try SQLiteTokenStore(at: data) { $0.isServing = false }
         await SQLiteAdministrator(first).fill(0..<10)
         let slots = try await SQLiteAdministrator(first).slots()
         _ = try await SQLiteAdministrator(first).addKey()
@@ -108,18 +92,18 @@ import Testing
             UPDATE token SET key_number = 9 WHERE slot = \(two);
             """
         )
-        let store = try SQLiteTokenStore(at: data)
+        let store = try SQLiteTokenStore(at: data) { $0.isServing = false }
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         await #expect(throws: StoreError.sealing(.tampered(keyNumber: 1))) { try await administrator.info("id0") }
         await #expect(throws: StoreError.sealing(.missingKey(number: 9))) { try await administrator.info("id2") }
         #expect(try await administrator.info("id1") == "info1")
         #expect(try await administrator.statistics().unreadableReads == 2)
+        let report = try await administrator.walk { _ in }
+        #expect(report.rekeyed == 8 && report.unreadable.count == 2 && report.unreadableRows.count == 2)
         let verification = try await administrator.verify { _ in }
         #expect(!verification.isSound)
         #expect(verification.tokens == 10 && verification.unreadable.values.reduce(0, +) == 2)
-        let result = try await administrator.rekey { _ in }
-        #expect(result.rekeyed == 8 && result.unreadable == 2)
         // What does not open can be written anew.
         await administrator.fill(0..<3)
         #expect(try await administrator.verify { _ in }.isSound)
@@ -127,24 +111,14 @@ import Testing
 }
 
 extension SQLiteAdministrator {
-    /// Whether another call is answered while a long read runs.
-    fileprivate func answersDuringLongRead() async throws(StoreError) -> Bool {
-        try await readingForLong { _ in
-            let answered = DispatchSemaphore(value: 0)
-            Task {
-                _ = try? await self.handle.fetch(Array("id".utf8))
-                answered.signal()
-            }
-            return answered.wait(timeout: .now() + .seconds(600)) == .success
-        }
-    }
-
     /// On a thread of its own, as everything that takes long.
     fileprivate func countForEver() async throws(StoreError) -> Int {
-        try await readingForLong { (connection) throws(SQLiteError) in
+        let connection = try reading { (connection) in connection }
+        let count = await connection.interruptible { () throws(SQLiteError) in
             try connection.integer(
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
         }
+        return try StoreError.reading { () throws(SQLiteError) in try count.get() }
     }
 }
 

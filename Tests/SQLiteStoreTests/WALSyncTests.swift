@@ -12,7 +12,7 @@ import Testing
     private let syncTime = Histogram.latency()
 
     init() throws {
-        let options = StoreOptions(in: folder.path) { $0.isSealed = false }
+        let options = StoreOptions(in: folder.path)
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options)
     }
 

@@ -21,20 +21,6 @@ import Testing
         #expect(admission.waitingBytes == 100)
     }
 
-    @Test("an index that is made for a new retention does not count as a stalled disk")
-    func index() async throws {
-        let folder = TemporaryDirectory()
-        let store = try SQLiteTokenStore(at: folder.path + "/data") { $0.isSealed = false }
-        defer { store.close() }
-        await SQLiteAdministrator(store).fill(0..<200)
-        let watch = StallWatch(store.writerThread.admission)
-        try await store.perform { watch.begin(on: $0.connection) }
-        try await store.change(Retention(afterWritten: .seconds(3_600)))
-        try await store.perform { watch.end(on: $0.connection) }
-        // Other steps of the writer may have come in between.
-        #expect(watch.stalls.load(ordering: .relaxed) < watch.steps.load(ordering: .relaxed))
-    }
-
     @Test("a writer that is at one thing for too long is stalled until it goes on")
     func time() {
         let admission = WriteAdmission(byteLimit: 100, timeLimit: .seconds(1))

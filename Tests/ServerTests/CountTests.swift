@@ -1,6 +1,7 @@
 import HTTP
 import Metrics
 import Testing
+import TokenService
 
 @testable import Server
 
@@ -10,7 +11,7 @@ import Testing
         for response in responses { counts.note(response, to: method) }
         let rows = RequestCounts.rows([counts])
         var text = MetricsText()
-        text.begin("r_total", .counter, "Requests.")
+        text.begin("r_total", "Requests.")
         RequestCounts.write(rows, to: &text)
         let errors = rows.filter { [.refused, .failed].contains($0.outcome.kind) }
         return (text.text, errors.reduce(0) { $0 + $1.count })
@@ -18,7 +19,7 @@ import Testing
 
     @Test("each error code has a count of its own, and is an error or not", arguments: ErrorCode.allCases)
     func codes(code: ErrorCode) {
-        let (text, errors) = samples([Response(body: [], code: code)])
+        let (text, errors) = samples([Response(body: [], code: code.rawValue)])
         let label = code == .none ? "none" : "\(code.rawValue)"
         #expect(text.contains("r_total{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
         #expect(errors == ([.none, .notFound].contains(code) ? 0 : 1))

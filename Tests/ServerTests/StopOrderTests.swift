@@ -20,7 +20,6 @@ struct StopOrderTests {
             let folder = TemporaryDirectory()
             var loaded = try SettingsLoader().loadWithOrigins()
             var settings = Settings()
-            settings.loops = 1
             settings.audit.file = folder.path + "/audit.ndjson"
             settings.audit.keyFile = folder.path + "/key"
             (settings.access.mode, settings.access.headerName) = (.header, "Remote-User")
@@ -51,7 +50,7 @@ struct StopOrderTests {
         let listenerNames: [String] = []
         let warnings: [String] = []
 
-        func serve(on loop: EventLoop) async {
+        func run(on loop: EventLoop) async {
             do {
                 let port = server.listeners.all[0].listener.port
                 let address = try SocketAddress.resolve(host: "127.0.0.1", port: port)[0]
@@ -77,7 +76,7 @@ struct StopOrderTests {
 private final class LateStore: TokenStore {
     private let memory = MemoryStore(
         MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: "")))
-    private let handle = Mutex<Handle?>(nil)
+    private let handles = Mutex<[Handle]>([])
     private let closing: @Sendable () -> Void
 
     /// - Parameter closing: Called when the store is closed.
@@ -91,18 +90,18 @@ private final class LateStore: TokenStore {
     var fault: StoreError? { nil }
     var metrics: StoreMetrics { memory.metrics }
     var administrator: any StoreAdministrator { memory.administrator }
-    var hasWrite: Bool { handle.withLock { $0?.hasWrite.load(ordering: .relaxed) == true } }
+    var hasWrite: Bool { handles.withLock { $0.contains { $0.hasWrite.load(ordering: .relaxed) } } }
 
     func change(_ retention: Retention) {}
     func report(writesTo observer: any WriteObserver) {}
-    func finishWrites() { handle.withLock { $0?.finishWrite() } }
+    func finishWrites() { for handle in handles.withLock(\.self) { handle.finishWrite() } }
     func close() { closing() }
 
     func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
         let made = Handle(deliver)
-        handle.withLock { $0 = made }
+        handles.withLock { $0.append(made) }
         return made
     }
 

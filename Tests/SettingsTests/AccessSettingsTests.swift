@@ -111,13 +111,9 @@ import TokenService
         let needed = try #require(Self.modes["bearer"])
         let standard = try load(needed).access.bearer.rules
         #expect(standard.issuer == "https://a.example" && standard.audiences == ["cache"])
-        #expect(standard.algorithms == [.rs256, .es256, .edDSA] && standard.userClaim == "sub")
-        let other = ["bearer.algorithms": "Ed25519, PS384", "bearer.user_claim": "email"]
-        let rules = try load(needed.merging(other) { $1 }).access.bearer.rules
-        #expect(rules.algorithms == [.edDSA, .ps384] && rules.userClaim == "email")
-        for (key, text) in [("algorithms", "HS256"), ("algorithms", "none")] {
-            #expect(fault(["bearer.\(key)": text]).contains("; allowed is "), "\(key): \(text)")
-        }
+        #expect(standard.userClaim == "sub")
+        let rules = try load(needed.merging(["bearer.user_claim": "email"]) { $1 }).access.bearer.rules
+        #expect(rules.userClaim == "email")
     }
 
     @Test(arguments: ["https://a.example,https://b.example", "https://a.example https://b.example"])

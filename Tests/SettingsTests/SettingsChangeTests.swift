@@ -14,9 +14,9 @@ import Testing
         #expect(now.settings.limits.body == 2 << 20)
         #expect(now.changes(\.limits.body) && !now.changes(\.limits.head))
         #expect(now.made == ["limits.body from 1 MiB to 2 MiB"] && now.postponed.isEmpty)
-        let later = SettingsChange(from: Settings(), to: try settings("loops", "4"), takesTLS: false)
-        #expect(later.settings.loops == nil)
-        #expect(later.made.isEmpty && later.postponed == ["loops from auto to 4"])
+        let later = SettingsChange(from: Settings(), to: try settings("cache.max_bytes", "0"), takesTLS: false)
+        #expect(later.settings.cacheLimit == 64 << 20)
+        #expect(later.made.isEmpty && later.postponed == ["cache.max_bytes from 64 MiB to 0"])
     }
 
     @Test func `certificates change only where listeners have some, and never to none`() {

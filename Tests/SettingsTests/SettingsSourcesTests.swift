@@ -22,16 +22,16 @@ struct SettingsSourcesTests {
     }
 
     @Test func `a value that waits for a restart is told beside the one in force, which keeps its place`() throws {
-        let first = try load(["TOKEN_CACHE_LOOPS": "2"])
+        let first = try load(["TOKEN_CACHE_CACHE_MAX_BYTES": "0"])
         var sources = SettingsSources()
         sources.update(from: first, inForce: first.settings)
         let second = try load([:])
         sources.update(from: second, inForce: first.settings)
-        let loops = try setting("loops")
-        #expect(sources.origin(of: loops) == "environment")
-        #expect(sources.postponedValue(of: loops) == loops.show(second.settings))
+        let cache = try setting("cache.max_bytes")
+        #expect(sources.origin(of: cache) == "environment")
+        #expect(sources.postponedValue(of: cache) == cache.show(second.settings))
         sources.update(from: second, inForce: second.settings)
-        #expect(sources.origin(of: loops) == nil && sources.postponedValue(of: loops) == nil)
+        #expect(sources.origin(of: cache) == nil && sources.postponedValue(of: cache) == nil)
     }
 
     @Test(arguments: ["\0", "\t", "\n", "\u{7f}", "\u{85}", "\u{2028}", "\u{feff}", "\u{ffff}"])

@@ -39,7 +39,13 @@ struct MemoryAdministrator: StoreAdministrator {
         return verification
     }
 
-    func statistics(exactly: Bool) -> StoreStatistics {
-        StoreStatistics(tokens: store.count, isSealed: false, software: "Memory 1", place: "this process")
+    func walk(_ progress: @escaping @Sendable (StoreProgress) -> Void) -> WalkReport {
+        var report = WalkReport(beganAt: 0)
+        report.tokens = store.count
+        return report
+    }
+
+    func statistics() -> StoreStatistics {
+        StoreStatistics(tokens: store.count, newestKey: 1, software: "Memory 1", place: "this process")
     }
 }

@@ -71,7 +71,8 @@ package final class MemoryStore: TokenStore {
         guard let row, row.isCurrent(retention) else { return .success(.nothing) }
         return .success(
             row.info.count <= limit
-                ? .found(row.info, until: row.deadline(retention), version: row.version) : .longer)
+                ? .found(
+                    row.info, writtenAt: row.writtenAt, until: row.deadline(retention), version: row.version) : .longer)
     }
 
     /// Counts the bytes of a change that is to wait; returns an error if they are too many.

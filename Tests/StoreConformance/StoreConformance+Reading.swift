@@ -23,7 +23,7 @@ extension StoreConformance {
             for id in ids { try expectEqual(try await handle.get(id), "value of \(id)", "\(bytes(id))") }
             let binary: [UInt8] = [0xff, 0x00, 0x80]
             try await handle.put(binary, under: binary)
-            guard case .found(let found, _, _) = try await handle.fetch(binary, if: nil) else {
+            guard case .found(let found, _, _, _) = try await handle.fetch(binary, if: nil) else {
                 throw Violation(description: "an id that is no UTF-8 is not found")
             }
             try expectEqual(found, binary, "a token info that is no UTF-8")
@@ -56,12 +56,15 @@ extension StoreConformance {
             let old = (token: Token(id: bytes("old"), info: bytes("1")), writtenAt: Int64?(1_000))
             for outcome in await store.administrator.handle.store([old], keepsNewer: false) { try outcome.get() }
             try await handle.put("2", under: "new")
-            guard case .found(_, until: .max, _) = try await handle.fetch(bytes("new"), if: nil) else {
+            guard case .found(_, writtenAt: 1_000, _, _) = try await handle.fetch(bytes("old"), if: nil) else {
+                throw Violation(description: "a token comes without the time at which it was written")
+            }
+            guard case .found(_, _, until: .max, _) = try await handle.fetch(bytes("new"), if: nil) else {
                 throw Violation(description: "a token that is kept for ever has an end")
             }
             try await store.change(Retention(afterWritten: .seconds(3_600)))
             try expectEqual(try await handle.get("old"), nil, "an expired token")
-            guard case .found(_, let deadline, _) = try await handle.fetch(bytes("new"), if: nil) else {
+            guard case .found(_, _, let deadline, _) = try await handle.fetch(bytes("new"), if: nil) else {
                 throw Violation(description: "a token that has not expired is not found")
             }
             try expect(deadline > 1_000_000 && deadline < .max, "a token that expires has no end")

@@ -109,9 +109,10 @@ extension StoreConformance {
                     ]
                     let outcomes = try await handle.fetchAll(reads, upTo: limit).map { outcome in
                         switch outcome {
-                        case .success(.found(let info, _, _)): String(decoding: info, as: UTF8.self)
+                        case .success(.found(let info, _, _, _)): String(decoding: info, as: UTF8.self)
                         case .success(.nothing): "nothing"
                         case .success(.longer): "longer"
+                        case .success(.unrefreshed): "unrefreshed"
                         case .failure(let error): error == .sessionEnded ? "ended" : "\(error)"
                         }
                     }
@@ -223,7 +224,7 @@ extension StoreConformance {
         var infos: Set<String> = []
         do {
             while true {
-                if case .found(let info, _, _) = try await handle.fetch(bytes(user), if: key) {
+                if case .found(let info, _, _, _) = try await handle.fetch(bytes(user), if: key) {
                     infos.insert(String(decoding: info, as: UTF8.self))
                 }
             }

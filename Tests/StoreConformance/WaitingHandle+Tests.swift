@@ -24,7 +24,7 @@ extension WaitingHandle {
     }
 
     package func version(of id: String) async throws -> TokenVersion? {
-        guard case .found(_, _, let version) = try await fetch(Array(id.utf8), if: nil) else { return nil }
+        guard case .found(_, _, _, let version) = try await fetch(Array(id.utf8), if: nil) else { return nil }
         return version
     }
 
@@ -111,6 +111,8 @@ extension WaitingHandle {
     package func flush() throws { try handle.flush() }
 
     // MARK: - Sessions
+
+    package func sessionKey(of secret: [UInt8]) throws -> SessionKey { try handle.sessionKey(of: secret.span) }
 
     package func key(_ secret: String) throws -> SessionKey { try sessionKey(of: Array(secret.utf8)) }
 

@@ -24,7 +24,7 @@ import Testing
 
     @Test func `a bound socket knows its path, and another one connects to it`() throws {
         let folder = TemporaryDirectory()
-        let address = try SocketAddress(path: folder.path + "/socket")
+        let address = try SocketAddress(name: folder.path + "/socket", call: "bind")
         let listener = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
         try address.bind(listener)
         #expect(try bound(listener.number) == "unix:\(folder.path)/socket")

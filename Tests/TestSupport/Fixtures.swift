@@ -2,6 +2,13 @@ import Foundation
 
 /// The files in `Tests/Fixtures`.
 package enum Fixtures {
+    /// The path of a SQLite store in the clear: a backup that version 1.0.0 has made with `sealing.enabled: off`, in mode `session`.
+    ///
+    /// It has three tokens, all with `secret4711` in them, and a session of the user `anna`.
+    package static let clearStore = folder.appending(path: "clear-1.0.0.db").path
+    /// The secret of the session.
+    package static let clearSession = "tcs_d8sFZ4zDDpBHI5oVf_AFB9pmpOpSiSLj-WD8z9vaU-c"
+
     /// The golden vectors, recorded from the script that this server replaces.
     package struct Vector: Decodable, Sendable, CustomStringConvertible {
         package let id: String

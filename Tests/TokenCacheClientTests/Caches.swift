@@ -20,12 +20,33 @@ final class TestClock: Sendable {
 
 struct Trouble: Error {}
 
+extension Locked {
+    /// The value at this moment; a change that depends on it needs `withLock`.
+    var current: Value {
+        get { withLock { $0 } }
+        set { withLock { $0 = newValue } }
+    }
+}
+
+/// A token with a date that is the same in all tests.
+func token(_ text: String, login: String? = "1", at offset: TimeInterval = 0) -> TokenInformation {
+    TokenInformation(token: text, refreshDate: TestClock().now + offset, loginID: login)
+}
+
 /// A session that waits for its cache however busy the machine is.
 func patientSession(
     cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil,
     now: @escaping @Sendable () -> Date = { Date() }
 ) -> TokenSession {
     TokenSession(cache: cache, permissions: permissions, appID: appID, clock: WaitingClock(), now: now)
+}
+
+/// A cache of a device that waits for its server however busy the machine is, and whose retries never come by themselves.
+func layeredCache(
+    _ remote: any TokenCaching, on disk: any LocalStorage = TestStorage(), patience: Duration = .seconds(20),
+    clock: any Clock<Duration> = WaitingClock()
+) -> LayeredTokenCache {
+    LayeredTokenCache(local: LocalTokenCache(disk, user: "a"), remote: remote, patience: patience, clock: clock)
 }
 
 /// A cache in memory that can be told to fail or to wait.
@@ -99,7 +120,6 @@ final class TestStorage: LocalStorage {
         /// What reading or writing throws.
         var readError: TokenCacheError?
         var writeError: TokenCacheError?
-        var removeError: TokenCacheError?
         /// Whether anything was done on the actor of the caller.
         var wasOnCallersQueue = false
     }
@@ -109,19 +129,34 @@ final class TestStorage: LocalStorage {
 
     let state = Locked(State())
     let isRefreshing = Locked(false)
+    /// The slots of other users in the same place.
+    let others: [TestStorage]
+    /// What another process does once, at the worst moment: after a read, or before the next change gets the lock.
+    let interference = Locked<(@Sendable () -> Void)?>(nil)
     let device = UUID().uuidString
     private let turn = NSRecursiveLock()
+
+    init(others: [TestStorage] = []) {
+        self.others = others
+    }
 
     func lockRefreshes() -> RefreshLock? {
         RefreshLock(isRefreshing, device: device)
     }
 
-    private func change(_ error: KeyPath<State, TokenCacheError?>, _ change: (inout State) -> Void)
+    private func interfere() {
+        interference.withLock { interference in
+            defer { interference = nil }
+            return interference
+        }?()
+    }
+
+    private func change(_ error: KeyPath<State, TokenCacheError?>?, _ change: (inout State) -> Void)
         throws(TokenCacheError)
     {
         let failure = state.withLock { state -> TokenCacheError? in
             if DispatchQueue.getSpecific(key: Self.callersQueue) == true { state.wasOnCallersQueue = true }
-            if let failure = state[keyPath: error] { return failure }
+            if let error, let failure = state[keyPath: error] { return failure }
             change(&state)
             return nil
         }
@@ -131,6 +166,7 @@ final class TestStorage: LocalStorage {
     func read() throws(TokenCacheError) -> Data? {
         var item: Data?
         try change(\.readError) { item = $0.item }
+        interfere()
         return item
     }
 
@@ -139,14 +175,15 @@ final class TestStorage: LocalStorage {
     }
 
     func remove() throws(TokenCacheError) {
-        try change(\.removeError) { $0.item = nil }
+        try change(nil) { $0.item = nil }
     }
 
     func all() -> [any LocalStorage] {
-        [self]
+        [self] + others
     }
 
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        interfere()
         turn.lock()
         defer { turn.unlock() }
         return try body()

@@ -16,9 +16,9 @@ extension LayeredTokenCacheTests {
         disk.state.withLock { $0.item = damaged }
         server.fail()
         await #expect(throws: Trouble.self) { try await layered().fetch() }
-        server.contents.withLock { $0 = MemoryCache.Contents() }
+        server.contents.current = MemoryCache.Contents()
         let session = patientSession(cache: layered())
-        #expect(try await session.open { self.token("two") } == .open)
+        #expect(try await session.open { token("two") } == .open)
         #expect(disk.information?.token == "two")
         #expect(server.information?.token == "two")
     }
@@ -42,18 +42,18 @@ extension LayeredTokenCacheTests {
     @Test func `unreadable content on the server is replaced by the next login`() async throws {
         for hasVersions in [true, false] {
             let server = VersionedServer(hasVersions: hasVersions)
-            server.row.withLock { $0 = VersionedServer.Row(text: #"{"cut at "#, version: 1) }
+            server.put(#"{"cut at "#)
             let identity: RemoteTokenCache.Identity = hasVersions ? .session { _ in "tcs_a" } : .uniqueID("a")
             let cache = layered(disk: TestStorage(), remote: try remote(identity, server.transport()))
             let session = patientSession(cache: cache)
             await #expect(throws: TokenCacheError.self) { try await session.open() }
-            #expect(try await session.open { self.token("two") } == .open)
+            #expect(try await session.open { token("two") } == .open)
             #expect(server.row.withLock { $0.text }?.contains("two") == true)
             // A write that has waited replaces it as well.
-            server.isDown.withLock { $0 = true }
+            server.isDown.current = true
             try await cache.store(token("three"))
             server.row.withLock { $0.text = "{" }
-            server.isDown.withLock { $0 = false }
+            server.isDown.current = false
             try await cache.synchronize()
             #expect(server.row.withLock { $0.text }?.contains("three") == true)
         }
@@ -121,9 +121,7 @@ extension LayeredTokenCacheTests {
     func `what is refused for good is told, and tried again when the app asks`(error: TokenCacheError) async throws {
         server.fail(true, error)
         // Its waits end at once.
-        let cache = LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .seconds(20),
-            clock: HastyClock(longest: .seconds(3_000)))
+        let cache = layeredCache(server, on: disk, clock: HastyClock(longest: .seconds(3_000)))
         let session = patientSession(cache: cache)
         var events = session.events.makeAsyncIterator()
         let one = token("one")
@@ -152,10 +150,5 @@ extension LayeredTokenCacheTests {
         _ = try await (storing.value, clearing.value)
         #expect(server.information == nil)
         #expect(!isQueued)
-    }
-
-    @Test(arguments: [(400, true), (408, false), (413, true), (500, false)])
-    func `a refusal is for good unless the same request may succeed`(status: Int, isPermanent: Bool) {
-        #expect(TokenCacheError.refused(status: status, code: "").isPermanent == isPermanent)
     }
 }

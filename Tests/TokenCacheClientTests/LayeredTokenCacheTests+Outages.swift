@@ -6,27 +6,6 @@ import Testing
 extension LayeredTokenCacheTests {
     // MARK: - Outages
 
-    @Test(arguments: [-86_400, 0, 86_400] as [TimeInterval], [true, false])
-    func `after an outage no device's clock decides which token stands`(offset: TimeInterval, isAnswerLost: Bool)
-        async throws
-    {
-        let server = VersionedServer()
-        server.losesAnswers.withLock { $0 = isAnswerLost }
-        server.isDown.withLock { $0 = !isAnswerLost }
-        let (one, two) = try (
-            layered(remote: remote(.session { _ in "tcs_a" }, server.transport())),
-            layered(disk: TestStorage(), remote: remote(.session { _ in "tcs_b" }, server.transport()))
-        )
-        try await one.store(token("one"))
-        server.losesAnswers.withLock { $0 = false }
-        server.isDown.withLock { $0 = false }
-        // By a device whose clock may be a day behind, of the same login or another one.
-        #expect(try await two.fetch()?.token == (isAnswerLost ? "one" : nil))
-        try await two.store(token("two", login: isAnswerLost ? "1" : "2", at: offset))
-        try await one.synchronize()
-        #expect([server.token, disk.information?.token] == ["two", "two"])
-    }
-
     @Test func `a store that has lost everything signs nobody out, and gets the token again`() async throws {
         // A token-cache that knows the session has not lost everything: the app's server has deleted the token.
         for (session, isKept) in [(nil, true), ("eyJhbGciOi.J9.a", true), ("tcs_a", false)] {
@@ -35,7 +14,7 @@ extension LayeredTokenCacheTests {
                 session.map { text in .session { _ in text } } ?? .uniqueID("a"), server.transport())
             let cache = layered(disk: disk, remote: remote)
             try await cache.store(token("one"))
-            server.row.withLock { $0 = VersionedServer.Row() }
+            server.row.current = VersionedServer.Row()
             #expect(try await cache.fetch()?.token == (isKept ? "one" : nil))
             guard isKept else { continue }
             try await cache.store(token("two"))

@@ -9,19 +9,11 @@ import Testing
     let disk = TestStorage()
     let server = MemoryCache()
 
-    func token(_ text: String, login: String? = "1", at offset: TimeInterval = 0) -> TokenInformation {
-        TokenInformation(token: text, refreshDate: clock.now + offset, loginID: login)
-    }
-
     /// A cache whose retries never come by themselves.
     func layered(
         disk: TestStorage? = nil, remote: (any TokenCaching)? = nil, patience: Duration = .seconds(20)
-    )
-        -> LayeredTokenCache
-    {
-        LayeredTokenCache(
-            local: LocalTokenCache(disk ?? self.disk, user: "a"), remote: remote ?? server, patience: patience,
-            clock: WaitingClock())
+    ) -> LayeredTokenCache {
+        layeredCache(remote ?? server, on: disk ?? self.disk, patience: patience)
     }
 
     var isQueued: Bool { disk.record?.write != nil }
@@ -66,13 +58,9 @@ import Testing
     }
 
     @Test func `signed out and without a network is none, once that was the last known answer`() async throws {
-        let signedOut = layered()
-        try await signedOut.store(token("one"))
-        try await signedOut.clear()
         let answered = TestStorage()
         #expect(try await layered(disk: answered).fetch() == nil)
         server.fail()
-        #expect(try await layered().fetch() == nil)
         #expect(try await layered(disk: answered).fetch() == nil)
         await #expect(throws: Trouble.self) { try await layered(disk: TestStorage()).fetch() }
     }
@@ -80,7 +68,7 @@ import Testing
     @Test func `a task that is cancelled stops waiting at once`() async throws {
         server.gate.shut()
         let cache = layered()
-        let tasks = [Task { _ = try await cache.fetch() }, Task { try await cache.store(self.token("one")) }]
+        let tasks = [Task { _ = try await cache.fetch() }, Task { try await cache.store(token("one")) }]
         await server.gate.reached(by: 2)
         for task in tasks {
             task.cancel()
@@ -102,21 +90,6 @@ import Testing
             // What it was based on is still known.
             #expect(disk.record?.base != .anything)
         }
-    }
-
-    @Test func `an answer from before a write is not taken for the present`() async throws {
-        let (one, two) = (token("one"), token("two", login: "2"))
-        try await layered().store(one)
-        server.gate.shut()
-        let cache = layered(patience: .zero)
-        #expect(try await cache.fetch() == one)
-        // While the first fetch is still under way; the server has forgotten everything.
-        server.contents.withLock { $0.information = nil }
-        try await cache.store(two)
-        server.gate.open()
-        try await cache.synchronize()
-        #expect(disk.information == two)
-        #expect(server.information == two)
     }
 
     @Test func `an answer that was overtaken by a write is not kept`() async throws {
@@ -145,13 +118,13 @@ import Testing
             let one = token("one")
             let answer = Locked((Answers.found(one.text), [String: String]()))
             let transport = ScriptedTransport { request, _ in
-                let (text, headers) = answer.withLock { $0 }
+                let (text, headers) = answer.current
                 return request.answer(text, headers: headers)
             }
             let remote = try remote(transport)
             let disk = TestStorage()
             #expect(try await layered(disk: disk, remote: remote).fetch() == one)
-            answer.withLock { $0 = (Answers.nothing, headers) }
+            answer.current = (Answers.nothing, headers)
             let session = patientSession(cache: layered(disk: disk, remote: remote))
             try await session.open()
             _ = try? await session.reload()
@@ -170,8 +143,8 @@ import Testing
     func `a token without a date keeps that of its first fetch`(hasVersions: Bool) async throws {
         let server = VersionedServer(hasVersions: hasVersions)
         let text = #"{"com.facebook.sdk:TokenInformationTokenKey":"one"}"#
-        server.row.withLock { $0 = VersionedServer.Row(text: text, version: 7) }
-        let (one, base) = (token("one"), hasVersions ? .version(#""7""#) : TokenBase(contentOf: text))
+        server.put(text)
+        let (one, base) = (token("one"), hasVersions ? .version(#""1""#) : TokenBase(contentOf: text))
         try await LocalTokenCache(disk, user: "a").update { $0 = LocalRecord(one, base: base) }
         let item = disk.state.withLock { $0.item }
         let cache = layered(remote: try remote(.session { _ in "tcs_a" }, server.transport()))
@@ -191,7 +164,7 @@ import Testing
         // At the start, and the user does not wait for its end.
         let silent = Task { try await session.open(patience: .milliseconds(10)) }
         if error == nil { await server.gate.reached() }
-        #expect(try await session.open(patience: .milliseconds(10)) { self.token("one") } == .open)
+        #expect(try await session.open(patience: .milliseconds(10)) { token("one") } == .open)
         _ = await silent.result
         #expect(disk.information?.token == "one")
         server.fail(false)
@@ -266,7 +239,7 @@ import Testing
         let storing = Task { try await cache.store(token("slow")) }
         await gate.reached()
         let other = token("of a login elsewhere", login: "2")
-        server.row.withLock { $0 = VersionedServer.Row(text: other.text, version: 7) }
+        server.put(other.text)
         let clearing = Task { try await cache.clear() }
         try await until { disk.information == nil }
         await #expect(throws: TokenCacheError.conflict(current: nil)) { try await cache.storeContinued(token("late")) }
@@ -276,35 +249,16 @@ import Testing
         #expect(server.token == nil)
     }
 
-    @Test func `a retry comes by itself, though nobody has the cache any more`() async throws {
-        server.fail()
-        let one = token("one")
-        try await LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .seconds(20),
-            clock: HastyClock(longest: .seconds(3_000))
-        ).store(one)
-        server.fail(false)
-        try await until { server.information == one }
-        try await until { !isQueued }
-    }
-
     @Test func `the server is given the time that it asks for`() async throws {
-        let isBusy = Locked(true)
         let clock = HastyClock(longest: .seconds(3_000))
-        let transport = ScriptedTransport { request, _ in
-            let wasBusy = isBusy.withLock { isBusy in
-                defer { isBusy = false }
-                return isBusy
-            }
-            if wasBusy { return request.answer("", status: 503, headers: ["Retry-After": "70"]) }
+        let transport = ScriptedTransport { request, number in
+            if number == 1 { return request.answer("", status: 503, headers: ["Retry-After": "70"]) }
             return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
         }
-        try await LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"),
-            remote: remote(transport), clock: clock
-        ).store(token("one"))
+        // A retry comes by itself, though nobody has the cache any more.
+        try await layeredCache(remote(transport), on: disk, clock: clock).store(token("one"))
         try await until { !isQueued }
-        #expect(clock.sleeps.withLock { $0 }.contains(.seconds(70)))
+        #expect(clock.sleeps.current.contains(.seconds(70)))
     }
 
     @Test func `a sign-out that the server is slow to take has its credential when it returns`() async throws {
@@ -323,8 +277,7 @@ import Testing
                 await gate.pass()
                 return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
             })
-        let cache = LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: remote, clock: AskedClock(gate: gate))
+        let cache = layeredCache(remote, on: disk, clock: AskedClock(gate: gate))
         // Its session was not asked for before.
         try await cache.clear()
         #expect(disk.record?.write?.credential == Credential(isSession: true, text: "tcs_a"))
@@ -335,34 +288,11 @@ import Testing
     @Test func `a sign-out that waits has the session of the app, not the one that was sent last`() async throws {
         let (server, session) = (VersionedServer(), Locked("tcs_a"))
         let cache = layered(
-            remote: try remote(.session { _ in session.withLock { $0 } }, server.transport()))
+            remote: try remote(.session { _ in session.current }, server.transport()))
         try await cache.store(token("one"))
-        session.withLock { $0 = "tcs_b" }
-        server.isDown.withLock { $0 = true }
+        session.current = "tcs_b"
+        server.isDown.current = true
         try await cache.clear()
         #expect(disk.record?.write?.credential?.text == "tcs_b")
-    }
-
-    @Test func `many who fetch at once get the same answer, and wait for the same write`() async throws {
-        let one = token("one")
-        try await server.store(one)
-        server.gate.shut()
-        let empty = layered()
-        let tasks = (0..<50).map { _ in Task { try await empty.fetch() } }
-        await server.gate.reached()
-        server.gate.open()
-        for task in tasks { #expect(try await task.value == one) }
-
-        server.fail()
-        let two = token("two", at: 1)
-        try await empty.store(two)
-        server.fail(false)
-        server.gate.shut()
-        let later = layered()
-        let waiting = (0..<50).map { _ in Task { try await later.fetch() } }
-        await server.gate.reached()
-        server.gate.open()
-        for task in waiting { #expect(try await task.value == two) }
-        #expect(server.information == two)
     }
 }

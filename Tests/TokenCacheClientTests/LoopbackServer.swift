@@ -42,7 +42,7 @@ final class LoopbackServer: Sendable {
         Thread.detachNewThread { [weak self] in
             while true {
                 let connection = accept(descriptor, nil, nil)
-                guard connection >= 0, let self, !self.isEnded.withLock({ $0 }) else {
+                guard connection >= 0, let self, !self.isEnded.current else {
                     if connection >= 0 { close(connection) }
                     close(descriptor)
                     return
@@ -66,7 +66,7 @@ final class LoopbackServer: Sendable {
         if !wasEnded { shutdown(descriptor, Int32(SHUT_RDWR)) }
     }
 
-    var requests: [String] { received.withLock { $0 } }
+    var requests: [String] { received.current }
 
     func url(_ path: String = "/token.php") throws -> URL {
         guard let url = URL(string: "http://127.0.0.1:\(port)\(path)") else { throw TokenCacheError.invalidURL }

@@ -70,14 +70,6 @@ private let isIPv6Known = false
         guard case .invalidID = await failure(cache) else { throw TokenCacheError.timedOut }
     }
 
-    @Test func `an error of the app's closure is thrown as it is`() async throws {
-        struct SignedOutOfTheApp: Error {}
-        let cache = try remote(
-            .session { _ in throw SignedOutOfTheApp() },
-            ScriptedTransport { request, _ in request.answer(Answers.nothing) })
-        await #expect(throws: SignedOutOfTheApp.self) { try await cache.fetch() }
-    }
-
     @Test(arguments: [
         "", "a\u{0}b", "a<b", String(repeating: "é", count: 513), "tcs_" + String(repeating: "x", count: 43),
     ])
@@ -210,7 +202,7 @@ private let isIPv6Known = false
     @Test func `a session that was refused is told to the app, and a new one is tried at once`() async throws {
         let valid = Locked("tcs_2")
         let transport = ScriptedTransport { request, _ in
-            if request.headers["Authorization"] == "Bearer " + valid.withLock({ $0 }) {
+            if request.headers["Authorization"] == "Bearer " + valid.current {
                 return request.answer(Answers.nothing)
             }
             return request.answer(#"{"status":"false","errorMessage":"It has ended."}"#, status: 401)
@@ -222,8 +214,8 @@ private let isIPv6Known = false
                 return refused == nil ? "tcs_1" : "tcs_2"
             }, transport)
         #expect(try await cache.fetch() == nil)
-        #expect(told.withLock { $0 } == [nil, "tcs_1"])
-        valid.withLock { $0 = "none" }
+        #expect(told.current == [nil, "tcs_1"])
+        valid.current = "none"
         #expect(await failure(cache) == .unauthorized(detail: "It has ended."))
         #expect(transport.requests.count == 4)
         // The same one again is not sent again.
@@ -293,21 +285,15 @@ private let isIPv6Known = false
         try await a.store(token)
     }
 
-    @Test func `without a fetch before, a write replaces what is there`() async throws {
-        let server = VersionedServer()
-        try await session(server.transport()).store(token)
-        try await session(server.transport()).store(token)
-        #expect(server.row.withLock { $0.version } == 2)
-    }
-
     @Test func `a write whose answer was lost does not conflict with itself`() async throws {
         let server = VersionedServer()
         let cache = try session(server.transport())
         try await cache.store(token)
         var second = token
         second.token = "second"
-        server.lost.withLock { $0 = [2] }
+        server.losesAnswers.current = true
         await #expect(throws: TokenCacheError.self) { try await cache.store(second) }
+        server.losesAnswers.current = false
         try await cache.store(second)
         #expect(server.row.withLock { $0.version } == 2)
         try await cache.store(token)
@@ -324,10 +310,7 @@ private let isIPv6Known = false
                     response.headers["etag"] = response.headers["etag"].map { "W/" + $0 }
                     return response
                 })
-            let layered = LayeredTokenCache(
-                local: LocalTokenCache(.memory, user: "a"), remote: remote, patience: .seconds(20),
-                clock: WaitingClock())
-            let cache: any TokenCaching = isLayered ? layered : remote
+            let cache: any TokenCaching = isLayered ? layeredCache(remote) : remote
             try await cache.store(token)
             try await cache.clear()
             #expect(server.row.withLock { $0.text } == "{}")

@@ -13,7 +13,7 @@ final class ScriptedTransport: Transport {
         self.answer = answer
     }
 
-    var requests: [TransportRequest] { received.withLock { $0 } }
+    var requests: [TransportRequest] { received.current }
 
     func send(_ request: TransportRequest) async throws -> TransportResponse {
         let number = received.withLock { received in
@@ -67,11 +67,10 @@ final class VersionedServer: Sendable {
     }
 
     let row = Locked(Row())
-    /// Answers that are lost on the way, by the number of the request.
-    let lost = Locked<Set<Int>>([])
+    /// Whether answers are lost on the way.
     let losesAnswers = Locked(false)
     let isDown = Locked(false)
-    private let hasVersions: Bool
+    let hasVersions: Bool
 
     init(hasVersions: Bool = true) {
         self.hasVersions = hasVersions
@@ -82,13 +81,16 @@ final class VersionedServer: Sendable {
         row.withLock { $0.text }.flatMap { try? TokenInformation(text: $0) }?.token
     }
 
+    /// What a client has stored that knows of no conditions.
+    func put(_ text: String) {
+        row.withLock { $0 = Row(text: text, version: $0.version + 1) }
+    }
+
     func transport() -> ScriptedTransport {
-        ScriptedTransport { [self] request, number in
-            if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }
+        ScriptedTransport { [self] request, _ in
+            if isDown.current { throw TokenCacheError.unreachable(code: -1004) }
             let response = row.withLock { answer(request, &$0) }
-            if lost.withLock({ $0.contains(number) }) || losesAnswers.withLock({ $0 }) {
-                throw TokenCacheError.unreachable(code: -1005)
-            }
+            if losesAnswers.current { throw TokenCacheError.unreachable(code: -1005) }
             return response
         }
     }

@@ -189,7 +189,7 @@ private struct Model {
             }
             if isAccepted(elsewhere), !isForced, elsewhere.expirationDate ?? time > time + 60 {
                 #expect(try result.get() == (isUrgent ? elsewhere : old))
-                (state, held, lastRefresh, refused) = (.openTokenExtended, elsewhere, time, nil)
+                (state, held, lastRefresh) = (.openTokenExtended, elsewhere, time)
                 return
             }
             exchanged = elsewhere
@@ -206,7 +206,6 @@ private struct Model {
         default:
             #expect(try result.get() == (isUrgent ? new : old))
             (state, held, lastRefresh, lastCaching, isUncached) = (.openTokenExtended, new, time, time, isFailing)
-            refused = nil
             if !isFailing { #expect(cache.information == new) }
         }
         let isUncached = isUncached
@@ -222,7 +221,7 @@ private struct Model {
             if cache.information == nil {
                 ended(.closed)
             } else if isAccepted(cache.information), cache.information != held {
-                (state, held, refused) = (.openTokenExtended, cache.information, nil)
+                (state, held) = (.openTokenExtended, cache.information)
             }
         } catch {
             #expect(before.isOpen ? isFailing : error as? TokenSessionError == .notOpen(before))

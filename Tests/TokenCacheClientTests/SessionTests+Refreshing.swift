@@ -49,21 +49,19 @@ extension SessionTests {
         }
     }
 
-    @Test func `a token that an API has refused is refreshed, also if it never expires`() async throws {
-        let old = token(clock)
-        let session = session(MemoryCache(old))
-        try await session.open()
-        #expect(try await session.token(refresh: { _ in throw Trouble() }) == old)
-        await session.invalidate(old)
-        await #expect(throws: TokenSessionError.expired) { try await session.token() }
-        await #expect(throws: Trouble.self) { try await session.token(refresh: { _ in throw Trouble() }) }
-        let new = token("new", clock)
-        #expect(try await session.token(refresh: { _ in new }) == new)
-        // It is another one by now.
-        await session.invalidate(old)
-        #expect(try await session.token() == new)
-        let newer = token("newer", clock)
-        #expect(try await session.token(forcingRefresh: true, refresh: { _ in newer }) == newer)
+    @Test(arguments: [false, true])
+    func `a token that was refused opens no session, until it is extended under the same text`(isExtended: Bool)
+        async throws
+    {
+        let session = session(LocalTokenCache(.memory, user: "a"))
+        try await session.open { self.named }
+        await session.invalidate(named)
+        // One that has been replaced already, and other permissions, which are no extension.
+        await session.invalidate(token(clock))
+        try await session.updatePermissions(granted: ["likes"])
+        if isExtended { try await session.adopt(named.refreshed(token: named.token, now: clock.now + 1)) }
+        await session.close()
+        #expect(try await session.open() == (isExtended ? .open : .created))
     }
 
     @Test func `a refresh loses nothing that it does not name`() async throws {
@@ -75,7 +73,8 @@ extension SessionTests {
         expected.others["b"] = .null
         var new = try await session.token(forcingRefresh: true) { [clock] _ in
             TokenInformation(
-                token: "two", expirationDate: clock.now + day, refreshDate: clock.now + 1, others: ["b": .null])
+                token: "two", expirationDate: clock.now + day, refreshDate: clock.now + 1, loginID: "of the app",
+                others: ["b": .null])
         }
         #expect(new == expected)
         (expected.token, expected.refreshDate, expected.refreshToken) = ("three", clock.now, "S")
@@ -85,22 +84,6 @@ extension SessionTests {
         #expect(new == expected)
         #expect(expected.refreshed(token: "four").expirationDate == .distantFuture)
         try await until { cache.information == expected }
-    }
-
-    @Test func `a new token is delivered before it is stored`() async throws {
-        let cache = MemoryCache(token(expires: 10, clock))
-        let session = session(cache)
-        try await session.open()
-        cache.storing.shut()
-        let new = token("new", clock)
-        #expect(try await session.token(refresh: { _ in new }) == new)
-        await cache.storing.reached()
-        // Closing waits for it: the token before may be used up.
-        let closing = Task { await session.close() }
-        try await until { session.state == .closed }
-        cache.storing.open()
-        await closing.value
-        #expect(cache.information == new)
     }
 
     @Test func `an app and its widget refresh a token once, and one that ended in between does not stop the other`()
@@ -129,7 +112,7 @@ extension SessionTests {
         await gate.reached()
         gate.open()
         for task in tasks { #expect(try await task.value.token == "new 1") }
-        #expect(calls.withLock { $0 } == 1)
+        #expect(calls.current == 1)
         // A process that is killed while it refreshes.
         guard FileManager.default.isExecutableFile(atPath: "/usr/bin/flock") else { return }
         let other = Process()
@@ -143,7 +126,7 @@ extension SessionTests {
         #expect(output.fileHandleForReading.availableData == Data("held".utf8))
         let waiting = Task { try await sessions[0].token(forcingRefresh: true, refresh: refresh) }
         try await until { await sessions[0].refreshing?.waiters == 1 }
-        #expect(calls.withLock { $0 } == 1)
+        #expect(calls.current == 1)
         kill(other.processIdentifier, SIGKILL)
         #expect(try await waiting.value.token == "new 2")
     }
@@ -179,9 +162,7 @@ extension SessionTests {
         for isDown in [false, true] {
             let server = MemoryCache()
             // Whoever is told that the server has it must have waited for it.
-            let cache = LayeredTokenCache(
-                local: LocalTokenCache(.memory, user: "a"), remote: server,
-                patience: isDown ? .milliseconds(50) : .seconds(3_600))
+            let cache = layeredCache(server, patience: isDown ? .milliseconds(50) : .seconds(3_600))
             let session = session(cache)
             let one = token(clock)
             try await session.open { one }
@@ -189,17 +170,15 @@ extension SessionTests {
             let told = Locked<Bool?>(nil)
             try await session.signOut { isSent in
                 #expect(isSent == (server.information == nil))
-                told.withLock { $0 = isSent }
+                told.current = isSent
             }
-            #expect(told.withLock { $0 } == !isDown)
+            #expect(told.current == !isDown)
         }
     }
 
     @Test func `the account ends after the token, also if the task is cancelled`() async throws {
         let server = MemoryCache()
-        let cache = LayeredTokenCache(
-            local: LocalTokenCache(.memory, user: "a"), remote: server, patience: .seconds(3_600))
-        let session = session(cache)
+        let session = session(layeredCache(server))
         let one = token(clock)
         try await session.open { one }
         server.gate.shut()
@@ -208,13 +187,13 @@ extension SessionTests {
         await server.gate.reached()
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        #expect(told.withLock { $0 } == [])
+        #expect(told.current == [])
         server.gate.open()
         try await until { told.withLock { !$0.isEmpty } }
-        #expect(told.withLock { $0 } == [true])
+        #expect(told.current == [true])
     }
 
-    @Test func `a thousand tasks, one refresh`() async throws {
+    @Test func `a thousand tasks, one refresh, which no cancelled one takes from the others`() async throws {
         let session = session(MemoryCache(token(expires: 10, clock)))
         try await session.open()
         let (gate, calls) = (Gate(), Locked(0))
@@ -225,25 +204,24 @@ extension SessionTests {
                 try await session.token(refresh: { _ in
                     calls.withLock { $0 += 1 }
                     await gate.pass()
+                    try Task.checkCancellation()
                     return new
                 })
             }
         }
         await gate.reached()
         try await until { await session.refreshing?.waiters == 1_000 }
+        // One of them has begun it.
+        for task in tasks.dropLast() { task.cancel() }
+        for task in tasks.dropLast() { await #expect(throws: CancellationError.self) { try await task.value } }
         gate.open()
-        for task in tasks { #expect(try await task.value == new) }
-        #expect(calls.withLock { $0 } == 1)
+        #expect(try await tasks[999].value == new)
+        #expect(calls.current == 1)
     }
 
-    @Test func `a refresh that fails is tried again: at once if it is urgent, after an hour if not`() async throws {
-        let urgent = session(MemoryCache(token(expires: 10, clock)))
-        try await urgent.open()
-        await #expect(throws: Trouble.self) { try await urgent.token(refresh: { _ in throw Trouble() }) }
-        #expect(urgent.state == .open)
-        let new = token("new", clock)
-        #expect(try await urgent.token(refresh: { _ in new }) == new)
-
+    @Test func `a refresh that is not urgent is tried again after an hour, by a clock that may be set back`()
+        async throws
+    {
         let old = token(refreshed: -2 * day, clock)
         let calls = Locked(0)
         let relaxed = session(MemoryCache(old))
@@ -259,13 +237,9 @@ extension SessionTests {
             })
             #expect(found == old)
             if isTried { _ = await events.next() }
-            #expect(calls.withLock { $0 } == expected)
+            #expect(calls.current == expected)
             clock.advance(by: later)
         }
-        // Without anything to refresh by, it is used until it has surely expired.
-        #expect(try await relaxed.token() == old)
-        clock.advance(by: 60 * day)
-        await #expect(throws: TokenSessionError.expired) { try await relaxed.token() }
     }
 
     @Test func `a sign-out in the middle of a refresh stays, and nobody waits on`() async throws {
@@ -319,46 +293,26 @@ extension SessionTests {
         // The session's task is the last that holds the session.
         try await until { ended == nil }
         other.release()
-        #expect(calls.withLock { $0 } == 0)
+        #expect(calls.current == 0)
         #expect(await local.lockRefreshes { false } != nil)
     }
 
-    @Test func `a sign-out waits for a store that takes longer`() async throws {
+    @Test(arguments: [false, true])
+    func `a new token is delivered before it is stored, and the end of the session waits for that`(isSignOut: Bool)
+        async throws
+    {
         let cache = MemoryCache(token(expires: 10, clock))
         let session = session(cache)
         try await session.open()
         cache.storing.shut()
         let new = token("new", clock)
-        let refreshing = Task { try await session.token(refresh: { _ in new }) }
+        #expect(try await session.token(refresh: { _ in new }) == new)
         await cache.storing.reached()
-        #expect(try await refreshing.value == new)
-        let closing = Task { try await session.signOut() }
+        let ending = Task { if isSignOut { try await session.signOut() } else { await session.close() } }
         try await until { session.state == .closed }
         for _ in 0..<100 { await Task.yield() }
         cache.storing.open()
-        _ = try await closing.value
-        #expect(cache.done == ["fetch", "fetch", "store", "clear"])
-        #expect(cache.information == nil)
-    }
-
-    @Test func `a task that is cancelled does not take the refresh from the others`() async throws {
-        let session = session(MemoryCache(token(expires: 10, clock)))
-        try await session.open()
-        let gate = Gate()
-        gate.shut()
-        let new = token("new", clock)
-        let refresh: TokenSession.Refresh = { _ in
-            await gate.pass()
-            try Task.checkCancellation()
-            return new
-        }
-        let first = Task { try await session.token(refresh: refresh) }
-        await gate.reached()
-        let second = Task { try await session.token(refresh: refresh) }
-        try await until { await session.refreshing?.waiters == 2 }
-        first.cancel()
-        await #expect(throws: CancellationError.self) { try await first.value }
-        gate.open()
-        #expect(try await second.value == new)
+        try await ending.value
+        #expect(cache.done == ["fetch", "fetch", "store"] + (isSignOut ? ["clear"] : []))
     }
 }

@@ -52,57 +52,15 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(states == [[.created, .createdTokenLoaded, .open, .closed], [.open, .closed], [.closed]])
     }
 
-    @Test func `without a token and a login it stays as it is`() async throws {
-        let cache = MemoryCache()
-        let session = session(cache)
-        #expect(try await session.open() == .created)
-        await #expect(throws: TokenSessionError.notOpen(.created)) { try await session.token() }
-        let login = token("login", clock)
-        #expect(try await session.open(login: { login }) == .open)
-        #expect(try await session.token() == login)
-        #expect(cache.information == login)
-        // It is open: nobody is asked.
-        #expect(try await session.open(login: { throw Trouble() }) == .open)
-    }
-
-    @Test func `a login that fails changes nothing, and one that is cancelled is not the end`() async throws {
-        let kinds: [(login: TokenSession.Login, state: TokenSession.State)] = [
-            ({ throw Trouble() }, .closedLoginFailed), ({ TokenInformation(token: " ") }, .closedLoginFailed),
-            ({ throw CancellationError() }, .created),
-        ]
-        for (login, state) in kinds {
-            let cache = MemoryCache(token(expires: -2 * day, clock))
-            let before = cache.information
-            let session = session(cache)
-            await #expect(throws: (any Error).self) { try await session.open(login: login) }
-            #expect(session.state == state)
-            #expect(cache.information == before)
-            // One object serves for the app's life.
-            let new = token("login", clock)
-            #expect(try await session.open { new } == .open)
-            await session.close()
-            #expect(try await session.open() == .open)
-            #expect(session.currentToken == new)
-            try await session.signOut()
-            #expect(try await session.open() == .created)
-        }
-    }
-
-    @Test func `each login is told from others, and refreshes keep that`() async throws {
-        let cache = MemoryCache()
-        let session = session(cache)
-        var logins: Set<String> = []
+    @Test func `each login is told from others`() async throws {
+        let session = session(MemoryCache())
+        var logins: Set<String?> = [nil]
         for _ in 0..<2 {
             try await session.open { TokenInformation(token: "login") }
-            let login = try #require(session.currentToken?.loginID)
-            logins.insert(login)
-            let refreshed = try await session.token(forcingRefresh: true) { _ in
-                TokenInformation(token: "new", loginID: "of the app")
-            }
-            #expect(refreshed.loginID == login)
+            logins.insert(session.currentToken?.loginID)
             try await session.signOut()
         }
-        #expect(logins.count == 2)
+        #expect(logins.count == 3)
     }
 
     @Test func `those who open at once are asked once, and one who is cancelled does not take it from the others`()
@@ -121,7 +79,7 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         await #expect(throws: CancellationError.self) { try await tasks[0].value }
         gate.open()
         for task in tasks.dropFirst() { #expect(try await task.value == .open) }
-        #expect(calls.withLock { $0 } == 1)
+        #expect(calls.current == 1)
     }
 
     enum End: CaseIterable { case cancelled, abandoned, closed }
@@ -136,7 +94,7 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
             Task {
                 try await session.open {
                     await gate.pass()
-                    wasCancelled.withLock { $0 = Task.isCancelled }
+                    wasCancelled.current = Task.isCancelled
                     return late
                 }
             }
@@ -159,22 +117,12 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         let login = token("login", clock)
         #expect(try await session.open { login } == .open)
         gate.open()
-        try await until { wasCancelled.withLock { $0 } != nil }
-        #expect(wasCancelled.withLock { $0 } == true)
+        try await until { wasCancelled.current != nil }
+        #expect(wasCancelled.current == true)
         for _ in 0..<100 { await Task.yield() }
         await session.abandonLogin()
         await session.close()
         #expect(cache.information == login)
-    }
-
-    @Test func `the first screen does not wait for a cache`() async throws {
-        let cache = MemoryCache(token(clock))
-        cache.gate.shut()
-        let session = session(cache)
-        await #expect(throws: TokenCacheError.timedOut) { try await session.open(patience: .zero) }
-        #expect(session.state == .created)
-        cache.gate.open()
-        #expect(try await session.open() == .open)
     }
 
     @Test(arguments: [61, -61] as [TimeInterval])
@@ -241,17 +189,9 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         let cache = MemoryCache()
         let session = session(cache)
         await #expect(throws: TokenSessionError.blankToken) { try await session.adopt(TokenInformation(token: "")) }
-        var events = session.events.makeAsyncIterator()
         try await session.adopt(TokenInformation(token: "kept", userID: "7"))
         #expect(session.state == .open)
         let login = try #require(cache.information?.loginID)
-        // Extended there.
-        try await session.adopt(TokenInformation(token: "extended", userID: "7"))
-        #expect(session.state == .openTokenExtended)
-        // Nothing has ended before.
-        guard case .renewed? = await events.next() else { throw Trouble() }
-        #expect(cache.information?.token == "extended")
-        #expect(cache.information?.loginID == login)
         // A refresh that is under way is the former user's.
         let gate = Gate()
         gate.shut()

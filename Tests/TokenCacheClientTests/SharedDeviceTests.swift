@@ -4,81 +4,34 @@ import Testing
 
 @testable import TokenCacheClient
 
-/// A disk on which another process writes at the worst moment: after a read, or before the next change gets the lock.
-private final class ContestedDisk: LocalStorage {
-    let disk = TestStorage()
-    private let next = Locked<(@Sendable () -> Void)?>(nil)
-
-    func interfere(_ write: @escaping @Sendable () -> Void) {
-        next.withLock { $0 = write }
-    }
-
-    private func letOtherWrite() {
-        next.withLock { next in
-            defer { next = nil }
-            return next
-        }?()
-    }
-
-    func read() throws(TokenCacheError) -> Data? {
-        let item = try disk.read()
-        letOtherWrite()
-        return item
-    }
-
-    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
-        letOtherWrite()
-        return try disk.exclusively(body)
-    }
-
-    func write(_ item: Data) throws(TokenCacheError) { try disk.write(item) }
-    func remove() throws(TokenCacheError) { try disk.remove() }
-    func all() -> [any LocalStorage] { [disk] }
-    func lockRefreshes() -> RefreshLock? { disk.lockRefreshes() }
-}
-
 /// Two processes of one device, such as an app and its extension.
 @Suite struct SharedDeviceTests {
     private let disk = TestStorage()
     private let server = VersionedServer()
 
-    private func token(_ text: String) -> TokenInformation {
-        TokenInformation(token: text, refreshDate: Date(timeIntervalSince1970: 1_700_000_000), loginID: "1")
-    }
-
     /// The cache of a process.
-    private func process(_ disk: (any LocalStorage)? = nil, _ transport: (any Transport)? = nil) throws
-        -> LayeredTokenCache
-    {
-        process(of: try remote(.session { _ in "tcs_a" }, transport ?? server.transport()), disk)
-    }
-
-    private func process(of remote: any TokenCaching, _ disk: (any LocalStorage)? = nil) -> LayeredTokenCache {
-        LayeredTokenCache(
-            local: LocalTokenCache(disk ?? self.disk, user: "a"), remote: remote, patience: .seconds(20),
-            clock: WaitingClock())
+    private func process(_ transport: (any Transport)? = nil) throws -> LayeredTokenCache {
+        layeredCache(try remote(.session { _ in "tcs_a" }, transport ?? server.transport()), on: disk)
     }
 
     @Test(arguments: [true, false])
     func `a refresh does not undo a sign-out that another process makes at the same moment`(isLayered: Bool)
         async throws
     {
-        let contested = ContestedDisk()
-        let disk = contested.disk
-        let local = LocalTokenCache(contested, user: "a")
-        let session = patientSession(cache: isLayered ? try process(contested) : local)
-        try await session.open { self.token("one") }
+        let disk = disk
+        let session = patientSession(cache: isLayered ? try process() : LocalTokenCache(disk, user: "a"))
+        try await session.open { token("one") }
         let gate = Gate()
         gate.shut()
         let refreshing = Task {
             try await session.token(forcingRefresh: true) { _ in
                 await gate.pass()
-                return self.token("two")
+                return token("two")
             }
         }
         await gate.reached()
         let base = try #require(disk.record?.base)
-        contested.interfere {
+        disk.interference.current = {
             disk.state.withLock { state in
                 guard isLayered else {
                     state.item = nil
@@ -94,7 +47,7 @@ private final class ContestedDisk: LocalStorage {
         #expect(session.state == .closed)
         #expect(disk.information == nil)
         if isLayered {
-            try await process(disk).synchronize()
+            try await process().synchronize()
             #expect(server.token == nil)
         }
     }
@@ -105,7 +58,7 @@ private final class ContestedDisk: LocalStorage {
             await gate.pass()
             return try await transport.send(request)
         }
-        let session = patientSession(cache: try process(disk, slow))
+        let session = patientSession(cache: try process(slow))
         try await session.open { token("one") }
         try await process().store(token("two"))
         gate.shut()
@@ -116,9 +69,8 @@ private final class ContestedDisk: LocalStorage {
     }
 
     @Test func `a token is cleared after a change that another process has begun`() async throws {
-        let contested = ContestedDisk()
-        let disk = contested.disk
-        let local = LocalTokenCache(contested, user: "a")
+        let disk = disk
+        let local = LocalTokenCache(disk, user: "a")
         let item = LocalRecord(token("two")).data(of: "a")
         let (isClearing, other) = (DispatchSemaphore(value: 0), Outcome<Void>())
         await withCheckedContinuation { begun in
@@ -134,7 +86,7 @@ private final class ContestedDisk: LocalStorage {
             }
         }
         // Just before it waits for the lock.
-        contested.interfere { isClearing.signal() }
+        disk.interference.current = { isClearing.signal() }
         try await local.clear()
         isClearing.signal()
         try await other.value()
@@ -145,9 +97,9 @@ private final class ContestedDisk: LocalStorage {
     func `a damaged item is no sign-out`(isLayered: Bool) async throws {
         let local = LocalTokenCache(disk, user: "a")
         let session = patientSession(cache: isLayered ? try process() : local)
-        try await session.open { self.token("one") }
+        try await session.open { token("one") }
         disk.state.withLock { $0.item = Data("{".utf8) }
-        _ = try await session.token(forcingRefresh: true) { _ in self.token("two") }
+        _ = try await session.token(forcingRefresh: true) { _ in token("two") }
         try await until { disk.information?.token == "two" || session.state == .closed }
         #expect(session.state == .openTokenExtended)
     }
@@ -157,7 +109,6 @@ private final class ContestedDisk: LocalStorage {
         let gate = Gate()
         let transport = server.transport()
         let slow = try process(
-            disk,
             ScriptedTransport { request, _ in
                 let answer = try await transport.send(request)
                 if request.text.contains("two") { await gate.pass() }
@@ -165,7 +116,7 @@ private final class ContestedDisk: LocalStorage {
             })
         try await slow.store(token("one"))
         gate.shut()
-        let storing = Task { try await slow.store(self.token("two")) }
+        let storing = Task { try await slow.store(token("two")) }
         await gate.reached()
         if isOfOtherProcess {
             let other = try process()
@@ -174,7 +125,7 @@ private final class ContestedDisk: LocalStorage {
             gate.open()
             try await storing.value
         } else {
-            let later = Task { try await slow.store(self.token("three")) }
+            let later = Task { try await slow.store(token("three")) }
             try await until { disk.information?.token == "three" }
             gate.open()
             _ = try await (storing.value, later.value)
@@ -188,10 +139,10 @@ private final class ContestedDisk: LocalStorage {
     {
         let server = MemoryCache()
         let remotes = [server, MemoryCache(sharing: server)]
-        let (app, widget) = (process(of: remotes[0]), process(of: remotes[1]))
+        let (app, widget) = (layeredCache(remotes[0], on: disk), layeredCache(remotes[1], on: disk))
         try await app.store(token("one"))
         remotes[1].storing.shut()
-        let refreshing = Task { try await widget.store(self.token("two")) }
+        let refreshing = Task { try await widget.store(token("two")) }
         await remotes[1].storing.reached()
         if let later { try await app.store(token(later)) } else { try await app.clear() }
         #expect(server.information?.token == later)
@@ -204,14 +155,14 @@ private final class ContestedDisk: LocalStorage {
     @Test func `what one process could not save does not replace another's waiting sign-out`() async throws {
         let (app, widget) = (try process(), try process())
         try await app.store(token("one"))
-        server.isDown.withLock { $0 = true }
+        server.isDown.current = true
         disk.fillDisk()
         await #expect(throws: TestStorage.full) { try await app.store(token("two")) }
         #expect(try await app.fetch()?.token == "two")
         disk.fillDisk(false)
         try await widget.clear()
         #expect(disk.record?.write != nil)
-        server.isDown.withLock { $0 = false }
+        server.isDown.current = false
         try await app.synchronize()
         #expect(server.token == nil)
         #expect(try await app.fetch() == nil)
@@ -221,17 +172,16 @@ private final class ContestedDisk: LocalStorage {
     {
         let transport = server.transport()
         let cache = try process(
-            disk,
             ScriptedTransport { [disk] request, number in
                 if number == 3 { disk.state.withLock { $0.item = nil } }
                 return try await transport.send(request)
             })
         try await cache.store(token("one"))
-        server.isDown.withLock { $0 = true }
+        server.isDown.current = true
         try await cache.clear()
-        server.isDown.withLock { $0 = false }
+        server.isDown.current = false
         let later = TokenInformation(token: "of a later login", loginID: "2")
-        server.row.withLock { $0 = VersionedServer.Row(text: later.text, version: 7) }
+        server.put(later.text)
         #expect(try await cache.fetch()?.token == "of a later login")
     }
 }

@@ -148,32 +148,30 @@ private final class Device: Sendable {
     /// Opens a session, if there is none, and obtains a token that is good for five days.
     func start(_ process: Int) throws {
         let world = world
-        if session.withLock({ $0 }) == nil {
-            disk.isRefreshing.withLock { $0 = false }
+        if session.current == nil {
+            disk.isRefreshing.current = false
             let transport = world.server.transport()
             let remote = try remote(
                 .session { _ in "tcs_a" },
                 ScriptedTransport { [isOpen] request, _ in
                     // What opens a session happens at once, as several things may be under way then.
-                    guard isOpen.withLock({ $0 }) else { return try await transport.send(request) }
+                    guard isOpen.current else { return try await transport.send(request) }
                     try await world.pass(process)
                     let answer = try await transport.send(request)
                     try await world.pass(process)
                     return answer
                 })
-            let cache = LayeredTokenCache(
-                local: LocalTokenCache(disk, user: "a"), remote: remote, patience: .seconds(3_600),
-                clock: WaitingClock())
+            let cache = layeredCache(remote, on: disk, patience: .seconds(3_600))
             let new = TokenSession(
                 cache: cache, clock: WorldClock(world: world, process: process), now: { [self] in now })
-            session.withLock { $0 = new }
+            session.current = new
         }
-        guard let session = session.withLock({ $0 }) else { return }
+        guard let session = session.current else { return }
         Task {
-            isOpen.withLock { $0 = false }
+            isOpen.current = false
             _ = try? await session.open(patience: .seconds(3_600))
             _ = try? await session.reload()
-            isOpen.withLock { $0 = true }
+            isOpen.current = true
             _ = try? await session.token(validFor: .seconds(5 * 86_400)) { [self] old in
                 try await world.pass(process)
                 let number = world.provider.withLock { $0.exchange(old) }
@@ -194,7 +192,7 @@ private final class Device: Sendable {
         let devices = (0..<count).map { _ in
             Device(world, offset: .random(in: -43_200...43_200, using: &random))
         }
-        world.server.row.withLock { $0 = .init(text: devices[0].grant(1).text, version: 1) }
+        world.server.put(devices[0].grant(1).text)
         return devices
     }
 
@@ -218,7 +216,7 @@ private final class Device: Sendable {
             world.advance(by: Self.week)
             // A session keeps the process that it began with.
             for device in devices.shuffled(using: &random) {
-                device.session.withLock { $0 = nil }
+                device.session.current = nil
                 try await start(device)
             }
             let began = world.time
@@ -242,7 +240,7 @@ private final class Device: Sendable {
                 }
                 kills += 1
                 world.kill(process)
-                device.session.withLock { $0 = nil }
+                device.session.current = nil
                 if Bool.random(using: &random) { try await start(device) } else { off.append(device) }
             }
             // With the longest pause between two looks.
@@ -260,13 +258,12 @@ private final class Device: Sendable {
         -> TokenSession
     {
         let remote = try remote(.session { _ in "tcs_a" }, server.transport())
-        let local = LocalTokenCache(disk, user: "a")
-        let layered = LayeredTokenCache(local: local, remote: remote, patience: .seconds(3_600), clock: WaitingClock())
+        let layered = layeredCache(remote, on: disk, patience: .seconds(3_600))
         return TokenSession(cache: isLayered ? layered : remote, clock: clock)
     }
 
     private func put(_ token: TokenInformation, on server: VersionedServer, lease: String? = nil) {
-        server.row.withLock { $0 = .init(text: token.text(with: lease), version: $0.version + 1) }
+        server.put(token.text(with: lease))
     }
 
     private let clock = HastyClock()
@@ -297,7 +294,7 @@ private final class Device: Sendable {
         #expect(try await session.open(patience: Self.week) == .open)
         _ = try await session.token(forcingRefresh: true) { _ in one }
         #expect(session.currentToken == one)
-        #expect(clock.sleeps.withLock { $0 } == [])
+        #expect(clock.sleeps.current == [])
     }
 
     @Test(arguments: [true, false])
@@ -308,7 +305,7 @@ private final class Device: Sendable {
         put(one, on: server)
         let session = try session(server)
         try await session.open(patience: Self.week)
-        server.isDown.withLock { $0 = true }
+        server.isDown.current = true
         if hasRefreshToken {
             await #expect(throws: TokenCacheError.unreachable(code: -1004)) {
                 try await session.token(forcingRefresh: true) { _ in throw Trouble() }
@@ -362,7 +359,7 @@ private final class Device: Sendable {
         let refresh: TokenSession.Refresh = { [self] _ in
             // At first, an old client has used the token, and has just stored the new one.
             calls.withLock { $0 += 1 }
-            if calls.withLock({ $0 }) == 1 { put(two, on: server) }
+            if calls.current == 1 { put(two, on: server) }
             throw TokenSessionError.invalidGrant
         }
         await session.invalidate(one)
@@ -371,7 +368,7 @@ private final class Device: Sendable {
             await session.invalidate(two)
             await #expect(throws: TokenSessionError.invalidGrant) { try await session.token(refresh: refresh) }
         }
-        #expect(calls.withLock { $0 } == 2)
+        #expect(calls.current == 2)
         #expect(session.state.isOpen)
         await #expect(throws: CancellationError.self) {
             try await session.open(patience: Self.week) { throw CancellationError() }

@@ -52,23 +52,6 @@ import Testing
         #expect(TokenDate.text(Date(timeIntervalSince1970: 951_782_399.999_9)) == "2000-02-29T00:00:00.000+0000")
     }
 
-    @Test(
-        arguments: ["en_US_POSIX", "en_US", "en_GB", "de_DE", "hi_IN", "pt_BR"],
-        ["UTC", "America/Los_Angeles", "Asia/Kolkata"])
-    func `the guide's parser reads what is written`(locale: String, zone: String) {
-        let formatter = DateFormatter()
-        formatter.dateFormat = "yyyy-MM-dd'T'HH:mm:ss.SSSZZZ"
-        formatter.locale = Locale(identifier: locale)
-        formatter.timeZone = TimeZone(identifier: zone)
-        // Around both changes of daylight saving time in California, an hour at a time.
-        for start in [1_362_906_000, 1_383_465_600] {
-            for hour in 0..<12 {
-                let date = Date(timeIntervalSince1970: TimeInterval(start + hour * 3_600) + 0.25)
-                #expect(formatter.date(from: TokenDate.text(date)) == date)
-            }
-        }
-    }
-
     @Test(arguments: 0..<20 as Range<UInt64>)
     func `no text ends the process`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)

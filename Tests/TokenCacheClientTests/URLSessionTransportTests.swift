@@ -15,7 +15,8 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         let server = try LoopbackServer { request, _ in
             guard request.hasPrefix("GET") else { return [LoopbackServer.answer(Answers.stored)] }
             return [
-                LoopbackServer.answer(Answers.found("{}"), fields: "ETag: \"1\"\r\n", connection: "keep-alive"),
+                LoopbackServer.answer(
+                    Answers.found("{}"), fields: "ETag: \"1\"\r\nSet-Cookie: a=b\r\n", connection: "keep-alive"),
                 .keepUntilNextRequest,
             ]
         }
@@ -25,6 +26,7 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         _ = try await cache.fetch()
         try await cache.clear()
         #expect(server.requests.last?.hasSuffix("\r\n\r\ntoken_info=%7B%7D") == true)
+        #expect(server.requests.last?.lowercased().contains("cookie") == false)
         // Of the answer's ETag, which is called Etag on Linux.
         #expect(server.requests.last?.contains("\r\nIf-Match: \"1\"\r\n") == true)
     }
@@ -32,11 +34,11 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
     @Test(.timeLimit(.minutes(30)))
     func `slow answers that nobody waits for any more hold up no other request`() async throws {
         let isOver = Locked(false)
-        defer { isOver.withLock { $0 = true } }
+        defer { isOver.current = true }
         let server = try LoopbackServer { _, number in
             // URLSession has at most six connections to a host.
             if number > 8 { return [LoopbackServer.answer(Answers.found("{}"))] }
-            return [LoopbackServer.answer("", length: 1 << 20), .drip { !isOver.withLock { $0 } }]
+            return [LoopbackServer.answer("", length: 1 << 20), .drip { !isOver.current }]
         }
         defer { server.end() }
         for _ in 0..<8 {

@@ -144,13 +144,14 @@ import TokenStore
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &full)
             fixture.flush()
             let refused = fixture.write("2")
-            let isAtOnce = refused.response?.code == .writeFailed
+            let isAtOnce = refused.response?.errorCode == .writeFailed
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &usual)
             fixture.harness.finish()
             // The first one was done before the log failed.
             let found = fixture.read().body == #"{"status":"true","token_info":"1"}"#
             let isReported = fixture.harness.failures == [.unrecorded, .unrecorded]
-            exit(done.response?.code == .writeFailed && isAtOnce && found && isReported ? EXIT_SUCCESS : EXIT_FAILURE)
+            let isRefused = done.response?.errorCode == .writeFailed
+            exit(isRefused && isAtOnce && found && isReported ? EXIT_SUCCESS : EXIT_FAILURE)
         }
     }
 }

@@ -86,11 +86,11 @@ import TokenStore
                     }
                 }
             }
-            // Rows that are rekeyed say what they said before.
+            // Rows that are sealed again hold what they held before.
             group.addTask {
                 while !course.isOver {
                     _ = try await administrator.addKey()
-                    _ = try await administrator.rekey { _ in }
+                    _ = try await administrator.walk { _ in }
                     try await Task.sleep(for: .milliseconds(50))
                 }
             }

@@ -182,7 +182,8 @@ final class MemoryStoreHandle: TokensOnlyHandle {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
-        return found.count <= limit ? .found(found, until: .max, version: TokenVersion(rawValue: 1)) : .longer
+        guard found.count <= limit else { return .longer }
+        return .found(found, writtenAt: 0, until: .max, version: TokenVersion(rawValue: 1))
     }
 
     func store(

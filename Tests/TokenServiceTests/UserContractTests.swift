@@ -71,7 +71,7 @@ import TokenStore
         let answer = harness.answer("GET /token?unique_id=\(session.text)")
         if hasEnded { Self.replace(session.id, harness) }
         let exchange = harness.begin(answer)
-        #expect(exchange.response?.code == (hasEnded ? .denied : ErrorCode.none))
+        #expect(exchange.response?.errorCode == (hasEnded ? .denied : ErrorCode.none))
         #expect(exchange.body?.contains(long) == !hasEnded)
         #expect(exchange.body?.contains("new") == false)
     }
@@ -87,7 +87,7 @@ import TokenStore
             while readsLater, harness.deliverNext() {}
             harness.end(session.id)
             harness.finish()
-            #expect(exchange.response?.code == .denied)
+            #expect(exchange.response?.errorCode == .denied)
             let reader = try harness.makeSession(of: "anna")
             let read = harness.begin(harness.answer("GET /token?unique_id=\(reader.text)"))
             harness.finish()
@@ -125,7 +125,7 @@ import TokenStore
             return
         }
         #expect(refused.bytes > 0)
-        #expect(refused.failForLackOfRoom().code == .writeFailed)
+        #expect(refused.failForLackOfRoom().errorCode == .writeFailed)
         #expect(read() == unknown)
         let left = harness.begin(harness.answer("POST /token?token_info=new&unique_id=\(session.text)"))
         left.leave()

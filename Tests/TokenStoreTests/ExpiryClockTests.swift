@@ -24,6 +24,18 @@ import Testing
         }
     }
 
+    @Test("what clients were told has expired is not answered again after a stop of two days")
+    func stop() {
+        // It has expired half an hour after the last look that was stored, and the machine was switched off half an hour later.
+        let deadline = Self.start + Self.hour / 2
+        var before = ExpiryClock(saved: Self.start, at: reading(0))
+        #expect(before.expiryTime(at: reading(Self.hour)) >= deadline && before.due(isExpiring: true) == nil)
+        var clock = ExpiryClock(saved: Self.start, at: reading(60, off: 2 * Self.day))
+        #expect(clock.holdsExpiry && clock.expiryTime(at: reading(120, off: 2 * Self.day)) >= deadline)
+        // But a clock that is ahead by mistake hides nothing that expires later.
+        #expect(clock.expiryTime(at: reading(120, off: 2 * Self.day)) <= Self.start + Self.hour + 120)
+    }
+
     @Test(
         "after a jump nothing expires until the clock is back", arguments: [-1, 1] as [Int64])
     func jumpThatIsMended(_ sign: Int64) {
@@ -134,5 +146,17 @@ import Testing
         clock = ExpiryClock(saved: Self.start, at: reading(0))
         for look in 1...721 { clock.look(at: reading(Int64(look) * 60, off: -400 * Self.day)) }
         #expect(clock.unixTime(at: reading(722 * 60, off: -400 * Self.day)) == Self.start + 722 * 60 - 400 * Self.day)
+    }
+
+    @Test("a clock that was wrong for a moment at the start has earlier rows not dated again after a later jump")
+    func wrongAtStart() {
+        var clock = ExpiryClock(saved: Self.start, at: reading(0, off: -300 * Self.day))
+        clock.look(at: reading(60))
+        #expect(!clock.holdsExpiry)
+        // Ten days later the machine stands still for two days.
+        for hours in [0, 12] as [Int64] {
+            clock.look(at: reading(10 * Self.day + hours * Self.hour, off: 2 * Self.day))
+        }
+        #expect(clock.misdated?.lowerBound == Self.start)
     }
 }

@@ -44,13 +44,13 @@ import Testing
         #expect(ring.activating(2).removingKey(numbered: 1).active.number == 2)
         #expect(try ring.activating(1).addingKey(createdAt: 4).active.number == 4)
 
-        let sealing = Sealing(.sealed(ring.activating(2)))
+        let sealing = Sealing(ring.activating(2))
         var coder = RowCoder(sealing)
         let token = Token(id: Array("id".utf8), info: Array("info".utf8))
         let row = try coder.row(of: token)
         #expect(row.keyNumber == 2)
         // Servers that seal with another key open it, too.
-        var other = RowCoder(Sealing(.sealed(ring)))
+        var other = RowCoder(Sealing(ring))
         let opened = try other.token(of: row.value.span, keyNumber: 2, key: row.key.bytes, times: row.times)
         #expect(opened.info == token.info)
         #expect(other.activeKeyNumber() == 3)
@@ -184,7 +184,7 @@ import Testing
             let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
                 for _ in 0..<8 {
                     group.addTask {
-                        let chosen = try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "")
+                        let chosen = try file.ring(fitting: [], isEmpty: true, of: "")
                         return (chosen.identity, chosen.isNew)
                     }
                 }
@@ -203,7 +203,7 @@ import Testing
             let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
                 for _ in 0..<4 {
                     group.addTask {
-                        try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "").identity
+                        try file.ring(fitting: [], isEmpty: true, of: "").identity
                     }
                     group.addTask {
                         do throws(KeyRingError) {

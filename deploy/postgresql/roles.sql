@@ -1,4 +1,4 @@
--- The database of token-cache and its two roles, for PostgreSQL 13 and later. Run it with psql on the primary, as a superuser or
+-- The database of token-cache and its two roles, for PostgreSQL 14 and later. Run it with psql on the primary, as a superuser or
 -- as a role with CREATEROLE and CREATEDB; it may be run again, and changes nothing that is there:
 --
 --     psql -d postgres -f roles.sql

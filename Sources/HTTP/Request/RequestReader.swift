@@ -205,7 +205,7 @@ package struct RequestReader {
                 guard try skipEmptyLine() else { return .needsMore(.start) }
                 state = .requestLine
             case .requestLine:
-                guard let line = try nextLine(limit: limits.requestLine + 2, from: lineStart, else: .targetTooLong)
+                guard let line = try nextLine(limit: limits.head, from: start, else: .targetTooLong)
                 else {
                     return .needsMore(.head)
                 }
@@ -322,19 +322,14 @@ package struct RequestReader {
 ///
 /// All sizes are in bytes.
 package struct RequestLimits: Sendable {
-    /// The request line without its line end; beyond it the answer is 414.
-    package var requestLine: Int
-    /// The whole head; beyond it the answer is 431.
+    /// The whole head; beyond it the answer is 414 in the request line, and otherwise 431.
     package var head: Int
     /// How many header lines; beyond it the answer is 431.
     package var fieldCount: Int
     /// The body after decoding of chunks; beyond it the answer is 413.
     package var body: Int
 
-    package init(
-        requestLine: Int = 8 << 10, head: Int = 16 << 10, fieldCount: Int = 100, body: Int = 1 << 20
-    ) {
-        self.requestLine = requestLine
+    package init(head: Int = 16 << 10, fieldCount: Int = 100, body: Int = 1 << 20) {
         self.head = head
         self.fieldCount = fieldCount
         self.body = body

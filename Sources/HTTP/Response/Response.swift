@@ -4,8 +4,8 @@ package struct Response: Sendable {
     package var body: [UInt8]
     /// Bytes that the sender appends after `body`; included in Content-Length.
     package var laterBytes: Int
-    /// The contract's error code in the body of a response with status 200.
-    package var code: ErrorCode
+    /// The number by which an answer with status 200 is counted, if its body tells of an error; otherwise 0.
+    package var code: UInt16
     /// Fields that few answers have; nil if there are none.
     package var extras: Extras?
 
@@ -16,46 +16,23 @@ package struct Response: Sendable {
         /// For WWW-Authenticate: the credential that the request lacks.
         package let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
-        ///
-        /// With status 200 it marks a failure, whose body is that of an id under which nothing is stored.
         package let retryAfter: Int?
-        /// The methods that the resource has, for a response with status 405; nil for those of the contract.
+        /// The methods that the resource has, for a response with status 405; nil for GET, HEAD and POST.
         package let allowedMethods: String?
+        /// For Token-Refresh: what the client may do about a token that has expired.
+        package let tokenRefresh: String?
 
         package init(
             location: [UInt8]? = nil, challenge: Challenge? = nil, retryAfter: Int? = nil,
-            allowedMethods: String? = nil
+            allowedMethods: String? = nil, tokenRefresh: String? = nil
         ) {
             self.location = location
             self.challenge = challenge
             self.retryAfter = retryAfter
             self.allowedMethods = allowedMethods
+            self.tokenRefresh = tokenRefresh
         }
     }
-
-    /// How a request ended.
-    package enum Outcome: Sendable {
-        case done
-        /// Nothing is stored under the id.
-        case notFound
-        /// The request, or the credential in it, is not accepted.
-        case refused
-        /// The server could not do it.
-        case failed
-
-        /// The outcome that a status and, with status 200, a code stand for.
-        package init(_ status: Status, _ code: ErrorCode) {
-            self =
-                switch code {
-                case .none: status.rawValue < 400 ? .done : status.rawValue < 500 ? .refused : .failed
-                case .notFound: .notFound
-                case .invalidInput, .denied, .unsupportedMethod: .refused
-                case .writeFailed: .failed
-                }
-        }
-    }
-
-    package var outcome: Outcome { status == .ok && extras?.retryAfter != nil ? .failed : Outcome(status, code) }
 
     /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.
     private var versionOrNone: Int64
@@ -67,7 +44,7 @@ package struct Response: Sendable {
     }
 
     package init(
-        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: ErrorCode = .none,
+        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: UInt16 = 0,
         version: Int64? = nil
     ) {
         self.status = status
@@ -94,26 +71,6 @@ package struct Response: Sendable {
             case .insufficientScope: #"Bearer error="insufficient_scope""#
             }
         }
-    }
-}
-
-/// The error code that the body of an answer with status 200 holds; requests are counted by it.
-///
-/// A new one also needs an outcome in `Response.Outcome` and a column in `RequestCounts`.
-package enum ErrorCode: UInt16, Sendable, CaseIterable {
-    /// The request succeeded, or its status says it all.
-    case none = 0
-    case invalidInput = 30001
-    /// A credential in `unique_id` is not valid: the body says 50002, or 50001 to a write, as old apps know nothing else.
-    case denied = 40100
-    case writeFailed = 50001
-    case notFound = 50002
-    case unsupportedMethod = 50003
-
-    /// The number by which an answer is counted and logged: its code, or for an error of HTTP the status times 100; 0 if it is no
-    /// error.
-    package static func number(of status: Status, _ code: ErrorCode) -> UInt16 {
-        status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
     }
 }
 

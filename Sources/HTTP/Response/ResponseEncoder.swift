@@ -104,6 +104,7 @@ package final class ResponseEncoder: Sendable {
         }
         if let challenge = response.extras?.challenge { append("\r\nWWW-Authenticate: \(challenge.value)") }
         if let seconds = response.extras?.retryAfter { append("\r\nRetry-After: \(seconds)") }
+        if let advice = response.extras?.tokenRefresh { append("\r\nToken-Refresh: \(advice)") }
         if traits.closes {
             append("\r\nConnection: close")
         } else if traits.isOldVersion {

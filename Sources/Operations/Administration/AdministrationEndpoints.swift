@@ -1,5 +1,6 @@
 import EventLoop
 import HTTP
+import Logging
 import Metrics
 import Server
 import Settings
@@ -7,7 +8,8 @@ import System
 import TokenService
 import TokenStore
 
-/// Answers requests for the server's state on `admin.listen` and the control socket; on the latter, one also reloads.
+/// Answers requests for the server's state on `admin.listen` and the control socket; on the latter, one also reloads, and has commands
+/// carried out.
 ///
 /// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
@@ -30,41 +32,48 @@ struct AdministrationEndpoints: Sendable {
     private let settings: SharedReport
     private let metrics: SharedReport
     private let history: History
+    private let logger: Logger
 
     /// - Parameters:
     ///   - server: The server to report on.
     ///   - warnings: The present warnings about the administration's listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
+    ///   - logger: Receives what commands did.
     ///   - loop: The calling task's loop.
     init(
         _ server: Server, warnings: @escaping @Sendable () -> [String], _ version: String, _ history: History,
-        on loop: EventLoop
+        _ logger: Logger, on loop: EventLoop
     ) {
-        self.server = server
+        (self.server, self.history, self.logger) = (server, history, logger)
         status = SharedReport(on: loop) {
-            AdministrationAnswer(json: ServerStatus(of: server, version: version, listenerWarnings: warnings()))
+            .status(of: server, version: version, listenerWarnings: warnings())
         }
-        settings = SharedReport(on: loop) { AdministrationAnswer(json: ServerSettings(of: server)) }
+        settings = SharedReport(on: loop) { .settings(of: server) }
         metrics = SharedReport(on: loop) {
             AdministrationAnswer(
-                mediaType: MetricsText.mediaType, text: MetricsReport.text(of: server, version: version))
+                mediaType: MetricsText.mediaType, text: MetricsText.report(of: server, version: version))
         }
-        self.history = history
     }
 
-    /// Answers a request; nil when no endpoint has its path.
+    /// Answers a request.
     ///
     /// - Parameter requester: The process that sent it over the control socket; nil for a request to `admin.listen`, which any
     ///   program that can connect may send, including a browser that shows a page of another site.
-    func answer(_ request: AdministrationStream.Received, from requester: Requester?) async -> AdministrationAnswer? {
+    func answer(_ request: AdministrationRequest, from requester: Requester?) async -> AdministrationAnswer {
         if requester == nil, !Self.isOwn(request.host, server.settingsInForce.admin.hosts) {
             return .error(
                 .misdirected,
-                "the host is neither an IP address nor localhost; if it is a name of this server, add it to admin.hosts"
+                "the host is a name with a dot; if it is this server's, add it to its address in admin.listen: ?host=NAME"
             )
         }
-        guard let endpoint = Endpoint(rawValue: request.path) else { return nil }
+        guard let endpoint = Endpoint(rawValue: request.path) else {
+            if requester != nil, StoreRequests.type(at: request.path) != nil {
+                return .error(.badRequest, "the method is \(request.method); allowed is POST")
+            }
+            let paths = requester == nil ? Endpoint.allCases.map(\.rawValue) : StoreRequests.paths
+            return .error(.notFound, "there is nothing at this path; there are \(paths.joined(separator: ", "))")
+        }
         guard endpoint.methods.contains(request.method) else {
             let allowed = endpoint.methods.joined(separator: ", ")
             var answer = AdministrationAnswer.error(.methodNotAllowed, "the method of this path is \(allowed)")
@@ -86,15 +95,13 @@ struct AdministrationEndpoints: Sendable {
         }
     }
 
-    private func reload(
-        _ request: AdministrationStream.Received, _ requester: Requester?
-    ) async -> AdministrationAnswer {
+    private func reload(_ request: AdministrationRequest, _ requester: Requester?) async -> AdministrationAnswer {
         guard let requester else {
             return .error(
                 .forbidden,
                 """
                 this is done only on control.sock, as its user or root: token-cache reload, or curl -X POST --unix-socket \
-                \(ControlSocketAddress.path(server.settingsInForce)) http://localhost/reload
+                \(ControlSocketAddress.path(in: server.settingsInForce.dataDirectoryPath)) http://localhost/reload
                 """)
         }
         // A browser reaches the control socket only through a proxy, which would send the user's credential with a request
@@ -106,24 +113,26 @@ struct AdministrationEndpoints: Sendable {
         return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
     }
 
+    // MARK: - Commands
+
     /// The store for the requests of a process; with an audit log, none is carried out that cannot be recorded.
     func store(for requester: Requester) -> AuditedStore {
-        AuditedStore(
+        var store = AuditedStore(
             server.store.administrator,
             server.audit.map { OperatorTrail($0, by: requester.actor) { [server] in server.settingsInForce.audit } })
+        store.loadAPIKeys = { change in
+            log(change, by: requester)
+            return await server.loadAPIKeys()
+        }
+        return store
     }
 
-    /// Logs that a command has changed the API keys, and loads the changed file.
-    func note(_ change: APIKeyChange, by requester: Requester) async -> APIKeyChangeReply {
-        APIKeyChangeReply(fault: await server.noteAPIKeyChange(change.text(by: "\(requester)")))
+    func log(_ act: OperatorAct, by requester: Requester) {
+        logger.notice("\(act.command) requested by \(requester): \(act.text)")
     }
 
-    /// The answer for a path without an endpoint.
-    var notFound: AdministrationAnswer {
-        .error(
-            .notFound,
-            "there is nothing at this path; there are \(Endpoint.allCases.map(\.rawValue).joined(separator: ", "))"
-        )
+    func log(_ error: StoreError, of command: String, by requester: Requester) {
+        logger.notice("\(command) requested by \(requester) failed: \(error)")
     }
 
     // MARK: - Hosts
@@ -131,14 +140,15 @@ struct AdministrationEndpoints: Sendable {
     /// Whether to answer a request over TCP for this host.
     ///
     /// With DNS rebinding, a page of another site makes its own host name resolve to this machine, and then reads the answers
-    /// as if they came from its site. The browser sends that name as the host, never an IP address or `localhost`.
+    /// as if they came from its site. The browser sends that name as the host, never an IP address, `localhost` or another name
+    /// without a dot.
     ///
     /// - Parameters:
     ///   - authority: A valid host, with or without a port; empty when the request has none, which no browser sends.
-    ///   - names: `admin.hosts`.
+    ///   - names: Those of `admin.listen`.
     private static func isOwn(_ authority: String, _ names: [String]) -> Bool {
         let host = host(of: authority)
-        if host.isEmpty || host == "localhost" || IPAddress(host) != nil { return true }
+        if !host.contains(".") || IPAddress(host) != nil { return true }
         return names.contains { Self.host(of: $0) == host }
     }
 
@@ -147,39 +157,6 @@ struct AdministrationEndpoints: Sendable {
         if authority.hasPrefix("[") { return String(authority.dropFirst().prefix { $0 != "]" }) }
         let host = authority.prefix { $0 != ":" }.lowercased()
         return host.hasSuffix(".") ? String(host.dropLast()) : host
-    }
-}
-
-/// Serves a connection to `admin.listen`, from its first request to its last.
-///
-/// Belongs to its loop's thread.
-enum AdministrationConnection {
-    private static let limits = RequestLimits(requestLine: 1 << 10, head: 8 << 10, body: 8 << 10)
-
-    /// - Parameters:
-    ///   - connection: The connection; this call closes its socket.
-    ///   - loop: The calling task's loop.
-    ///   - endpoints: Answer the requests.
-    static func serve(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints
-    ) async {
-        guard var stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
-        while true {
-            switch await stream.receive() {
-            case .request(let request):
-                // All these requests only read: a new connection may evict this one while it waits for its answer.
-                let found = await connection.waiting(for: .answer) { await endpoints.answer(request, from: nil) }
-                let bytes = (found ?? endpoints.notFound)
-                    .encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
-                guard await stream.send(bytes) else { return }
-                if request.isLast { return stream.finishSending() }
-            case .refused(let refusal):
-                let answer = AdministrationAnswer.error(refusal.status, refusal.message)
-                _ = await stream.send(answer.encoded(closes: true))
-                return stream.finishSending()
-            case .closed: return
-            }
-        }
     }
 }
 
@@ -194,8 +171,8 @@ final class SharedReport: @unchecked Sendable {
 
     private let loop: EventLoop
     private let make: @Sendable () -> AdministrationAnswer
-    private var waiting: [CheckedContinuation<AdministrationAnswer, Never>] = []
-    private var isMaking = false
+    /// The latest report, and the same one as long as it has not begun.
+    private var (latest, awaited): (Task<AdministrationAnswer, Never>?, Task<AdministrationAnswer, Never>?)
 
     init(on loop: EventLoop, _ make: @escaping @Sendable () -> AdministrationAnswer) {
         self.loop = loop
@@ -204,21 +181,13 @@ final class SharedReport: @unchecked Sendable {
 
     /// Waits for a report that is begun after this call.
     func next() async -> AdministrationAnswer {
-        await withCheckedContinuation { continuation in
-            waiting.append(continuation)
-            guard !isMaking else { return }
-            isMaking = true
-            Task(executorPreference: loop) { await self.makeReports() }
+        if let awaited { return await awaited.value }
+        let report = Task(executorPreference: loop) { [latest, make] in
+            _ = await latest?.value
+            self.awaited = nil
+            return await Task { make() }.value
         }
-    }
-
-    private func makeReports() async {
-        while !waiting.isEmpty {
-            let served = waiting
-            waiting = []
-            let report = await Task { [make] in make() }.value
-            for continuation in served { continuation.resume(returning: report) }
-        }
-        isMaking = false
+        (latest, awaited) = (report, report)
+        return await report.value
     }
 }

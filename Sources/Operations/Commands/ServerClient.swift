@@ -52,12 +52,21 @@ struct ServerClient: Sendable {
 
     /// The control socket's.
     let path: String
-    /// The limit for connecting, for each wait for bytes, and for an answer that is read as a whole; nil for none.
-    var timeoutInSeconds: Int?
+    private let timeoutInSeconds: Int?
+    /// A timeout with which a server that hangs is noticed.
+    static let shortTimeoutInSeconds = 5
+
+    /// - Parameters:
+    ///   - directory: The server's data folder.
+    ///   - timeoutInSeconds: For connecting, for each wait for bytes, and for an answer that is read as a whole; nil for none.
+    init(in directory: String, timeoutInSeconds: Int? = nil) {
+        path = ControlSocketAddress.path(in: directory)
+        self.timeoutInSeconds = timeoutInSeconds
+    }
 
     /// The largest head of an answer, in bytes: another program may answer, and without end.
     private static let headLimit = 64 << 10
-    /// The largest body of an answer that is read as a whole, in bytes.
+    /// The largest answer that is read as a whole, in bytes.
     private static let answerLimit = 1 << 20
 
     /// Sends a request without a body and decodes the JSON of its answer, whatever the answer's status.
@@ -66,48 +75,59 @@ struct ServerClient: Sendable {
     ///   - method: Such as `GET`.
     ///   - path: Such as `/readyz`.
     func answer<Answer: Decodable>(_ method: String, _ path: String) throws(Failure) -> Answer {
-        var connection = try connect(sending: Self.head(method, path, ["Connection: close"]))
+        var connection = try connect(sending: Self.head(method, path))
         // A program that sends a byte now and then would otherwise keep the command for as long as it likes.
         if let timeoutInSeconds { connection.deadline = .now + Nanoseconds(.seconds(timeoutInSeconds)) }
-        var body = Data()
         try connection.skipHead()
-        while body.count < Self.answerLimit, let chunk = connection.next() { body.append(chunk) }
-        if let answer = try? OperationsJSON.decode(Answer.self, from: body) { return answer }
-        if let refusal = try? OperationsJSON.decode(Refusal.self, from: body) { throw .refused(refusal.error) }
-        throw .unreadable
+        guard let text = connection.line(upTo: Self.answerLimit) else { throw .unreadable }
+        if let answer = try? OperationsJSON.decode(Answer.self, from: text) { return answer }
+        let error = (try? OperationsJSON.decode(ControlLine<NoReply>.self, from: text))?.error
+        throw error.map { .refused($0) } ?? .unreadable
     }
 
-    /// Sends a request with a JSON body, and passes on each line of the answer's body as it arrives.
+    /// Sends a request for the store, and waits for the reply.
     ///
     /// - Parameters:
-    ///   - path: Such as `/store/get`.
-    ///   - body: JSON.
-    ///   - handleLine: Receives a line without its newline; returns false when it needs no further lines.
-    func post(
-        _ path: String, _ body: Data, _ handleLine: (Data) throws(Failure) -> Bool
-    ) throws(Failure) {
-        let head = Self.head("POST", path, ["Content-Type: application/json", "Content-Length: \(body.count)"])
-        // A server that refuses the request early does not read all of it, and its answer says why.
-        var connection = try connect(sending: head + body)
-        try connection.skipHead()
-        while let line = connection.line() {
-            guard try handleLine(line) else { return }
+    ///   - request: Sent as JSON.
+    ///   - progress: Called repeatedly with the progress of the work.
+    func perform<Request: StoreRequest>(
+        _ request: Request, _ progress: (StoreProgress) -> Void = { _ in }
+    ) throws(Failure) -> Request.Reply {
+        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be encoded") }
+        guard body.count <= ControlSocketAddress.bodyLimit else {
+            throw .refused(
+                """
+                this takes \(body.count >> 20) MiB as JSON, and a running server accepts requests of up to \
+                \(ControlSocketAddress.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
+                """
+            )
         }
+        let fields = ["Content-Type: application/json", "Content-Length: \(body.count)"]
+        // A server that refuses the request early does not read all of it, and its answer says why.
+        var connection = try connect(sending: Self.head("POST", Request.path, fields) + body)
+        try connection.skipHead()
+        var isUnreadable = false
+        while let text = connection.line() {
+            guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
+                // Of another version, whose work must not end because its progress cannot be read.
+                isUnreadable = true
+                continue
+            }
+            if let error = line.error { throw .refused(error) }
+            if let done = line.progress { progress(done) }
+            if let reply = line.reply { return reply }
+        }
+        throw isUnreadable ? .unreadable : .noAnswer
     }
 
-    /// The body of an error answer.
-    private struct Refusal: Decodable {
-        let error: String
-    }
-
-    private static func head(_ method: String, _ path: String, _ fields: [String]) -> Data {
+    private static func head(_ method: String, _ path: String, _ fields: [String] = []) -> Data {
         let lines = ["\(method) \(path) HTTP/1.1", "Host: localhost"] + fields
         return Data((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8)
     }
 
     private func connect(sending request: Data) throws(Failure) -> Connection {
         do throws(SystemError) {
-            let address = try SocketAddress(path: path, call: "connect")
+            let address = try SocketAddress(name: path, call: "connect")
             let connection = Connection(try address.connect(timeoutInSeconds: timeoutInSeconds))
             connection.send(Array(request))
             return connection
@@ -156,15 +176,6 @@ struct ServerClient: Sendable {
             throw hasReceived ? .unreadable : .noAnswer
         }
 
-        /// The next bytes of the body; nil at the end.
-        mutating func next() -> Data? {
-            guard buffer.isEmpty else {
-                defer { buffer = Data() }
-                return buffer
-            }
-            return receive()
-        }
-
         /// The next line without its newline; nil if the connection ends before the end of the line.
         ///
         /// - Parameter limit: Bytes that may arrive without a newline; after more, the line has no end.
@@ -191,41 +202,5 @@ struct ServerClient: Sendable {
             hasReceived = true
             return Data(chunk[..<count])
         }
-    }
-}
-
-extension ServerClient {
-    /// Sends a request for the store to a running server, and waits for the reply.
-    ///
-    /// - Parameters:
-    ///   - request: Sent as JSON.
-    ///   - progress: Called repeatedly with the progress of the work.
-    func perform<Request: StoreRequest>(
-        _ request: Request, _ progress: (StoreProgress) -> Void
-    ) throws(Failure) -> Request.Reply {
-        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be encoded") }
-        guard body.count <= ControlSocketAddress.bodyLimit else {
-            throw .refused(
-                """
-                this takes \(body.count >> 20) MiB as JSON, and a running server accepts requests of up to \
-                \(ControlSocketAddress.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
-                """
-            )
-        }
-        var reply: Request.Reply?
-        var isUnreadable = false
-        try post("/store/\(Request.name)", body) { (text) throws(Failure) in
-            guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
-                // Of another version, whose work must not end because its progress cannot be read.
-                isUnreadable = true
-                return true
-            }
-            if let error = line.error { throw .refused(error) }
-            if let done = line.progress { progress(done) }
-            reply = line.reply
-            return reply == nil
-        }
-        guard let reply else { throw isUnreadable ? .unreadable : .noAnswer }
-        return reply
     }
 }

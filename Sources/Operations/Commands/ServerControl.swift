@@ -8,32 +8,29 @@ import TokenStore
 
 /// Queries and controls a running server through its control socket.
 package enum ServerControl {
-    /// The limit for connecting and for each wait for bytes, so that the probe detects a server that hangs.
-    static let timeoutInSeconds = 5
-
     /// The readiness of the data folder's server, for the probes of service managers; not ready if it does not answer.
     ///
     /// Blocks the calling thread, for a few seconds at most.
     package static func readiness(_ settings: Settings) -> ServiceReadiness {
-        let path = ControlSocketAddress.path(settings)
+        let client = Self.client(settings)
         do throws(ServerClient.Failure) {
-            return try ServerClient(path: path, timeoutInSeconds: timeoutInSeconds).answer("GET", "/readyz")
+            return try client.answer("GET", "/readyz")
         } catch {
-            return ServiceReadiness(reasons: ["no answer from \(path): \(error)"])
+            return ServiceReadiness(reasons: ["no answer from \(client.path): \(error)"])
         }
     }
 
     /// Makes the server read its settings and files again, and waits for the outcome.
     package static func reload(_ settings: Settings) throws(CommandFailure) -> ReloadOutcome {
-        let path = ControlSocketAddress.path(settings)
+        let client = ServerClient(in: settings.dataDirectoryPath)
         do throws(ServerClient.Failure) {
-            return try ServerClient(path: path).answer("POST", "/reload")
+            return try client.answer("POST", "/reload")
         } catch {
-            guard error.isAbsence else { throw CommandFailure("\(path): \(error)") }
+            guard error.isAbsence else { throw CommandFailure("\(client.path): \(error)") }
             if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
                 throw CommandFailure(
                     """
-                    process \(holder) uses the data folder, but \(path): \(error); if it is the server, and not a command, \
+                    process \(holder) uses the data folder, but \(client.path): \(error); if it is the server, and not a command, \
                     kill -HUP \(holder) makes it read its settings, and a restart makes the socket again
                     """
                 )
@@ -54,15 +51,11 @@ package enum ServerControl {
     /// - Returns: Why the server cannot use the changed file and keeps its previous keys; nil if it can use the file, or if no
     ///   server answers.
     package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
-        guard let body = try? OperationsJSON.encode(change) else { return nil }
-        let client = ServerClient(
-            path: ControlSocketAddress.path(settings), timeoutInSeconds: ServerControl.timeoutInSeconds)
-        var fault: String?
-        try? client.post(APIKeyChange.path, body) { (line) throws(ServerClient.Failure) in
-            fault = (try? OperationsJSON.decode(ControlLine<APIKeyChangeReply>.self, from: line))?.reply?.fault
-            return false
-        }
-        return fault
+        (try? client(settings).perform(change))?.fault
+    }
+
+    fileprivate static func client(_ settings: Settings) -> ServerClient {
+        ServerClient(in: settings.dataDirectoryPath, timeoutInSeconds: ServerClient.shortTimeoutInSeconds)
     }
 }
 
@@ -81,16 +74,16 @@ extension APIKeyChange {
         }
         // After the log is closed.
         defer { directory.unlock() }
-        let audit = try OperatorTrail.open(settings, for: action, logger)
+        let audit = try OperatorTrail.open(settings, for: recordedAction, logger)
         defer { audit?.log.close() }
         do {
             try body()
         } catch {
             // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
-            try? audit?.record([.init(action: action, outcome: .failed, key: name)])
+            try? audit?.record([.init(action: recordedAction, outcome: .failed, key: name)])
             throw error
         }
-        try audit?.record([.init(action: action, outcome: .ok, key: name)])
+        try audit?.record([.init(action: recordedAction, outcome: .ok, key: name)])
         return nil
     }
 
@@ -122,10 +115,8 @@ extension APIKeyChange {
 
     /// Whether a server accepts commands; one that this user may not connect to counts.
     private static func isServerReachable(_ settings: Settings) -> Bool {
-        let client = ServerClient(
-            path: ControlSocketAddress.path(settings), timeoutInSeconds: ServerControl.timeoutInSeconds)
         do throws(ServerClient.Failure) {
-            let _: ServiceReadiness = try client.answer("GET", "/readyz")
+            let _: ServiceReadiness = try ServerControl.client(settings).answer("GET", "/readyz")
             return true
         } catch {
             return !error.isAbsence

@@ -25,7 +25,8 @@ package enum StartCheck {
         _ settings: Settings, isSyntaxOnly: Bool = false
     ) -> (faults: [StartError], remarks: [String], warnings: [String]) {
         var faults: [StartError] = []
-        func attempt<Value>(_ body: () throws(StartError) -> Value?) -> Value? {
+        @discardableResult
+        func attempt<Value>(_ body: @autoclosure () throws(StartError) -> Value?) -> Value? {
             do throws(StartError) {
                 return try body()
             } catch {
@@ -33,38 +34,33 @@ package enum StartCheck {
                 return nil
             }
         }
-        func attemptOnStore(_ body: () throws(StoreOpenError) -> Void) {
-            do throws(StoreOpenError) { try body() } catch { faults.append(.store(error)) }
-        }
-        attemptOnStore { () throws(StoreOpenError) in _ = try StoreSelection.provider(settings) }
-        guard !isSyntaxOnly else { return (faults, [], []) }
+        attempt(try StartError.opening(try StoreSelection.provider(settings)))
+        guard !isSyntaxOnly else { return (faults, [], settings.warnings) }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
             if StoreCredential.isTransient(path) { credentials.insert(path) }
             return credentials.contains(path)
         }
-        let certificates = attempt { () throws(StartError) in
-            try ClientListeners.examine(settings, except: isAwaited)
-        }
+        let certificates = attempt(try ClientListeners.examine(settings, except: isAwaited))
         if !isAwaited(settings.dataDirectoryPath) {
-            attemptOnStore { () throws(StoreOpenError) in try DataDirectory.examine(settings) }
+            attempt(try StartError.opening(try DataDirectory.examine(settings)))
         }
         // The key ring in a folder that cannot be used is not a second fault.
         if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
-            attemptOnStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
+            attempt(try StartError.opening(try checkKeyRing(settings)))
         }
-        let keys = attempt { () throws(StartError) in try Server.examineFiles(settings, except: isAwaited) }
+        let keys = attempt(try Server.examineFiles(settings, except: isAwaited))
         let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"
         }
-        return (faults, remarks + [certificates?.trust, keys].compactMap(\.self), certificates?.warnings ?? [])
+        let warnings = settings.warnings + (certificates?.warnings ?? [])
+        return (faults, remarks + [certificates?.trust, keys].compactMap(\.self), warnings)
     }
 
     /// Whether this user can use a data folder, or make it.
     static func canUse(_ directory: String) -> Bool { (try? DataDirectory.examine(directory)) != nil }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {
-        guard settings.sealing.isEnabled else { return }
         let file = StoreSelection.keyRing(settings)
         do throws(KeyRingError) {
             guard try file.load() == nil else { return }
@@ -85,6 +81,19 @@ extension DataDirectory {
             try examine(settings.dataDirectoryPath)
         } catch {
             throw .directory(error)
+        }
+    }
+}
+
+extension StartError {
+    /// Returns what a closure does, and throws its error as one of a start.
+    static func opening<Value>(
+        _ body: @autoclosure () throws(StoreOpenError) -> Value
+    ) throws(StartError) -> Value {
+        do throws(StoreOpenError) {
+            return try body()
+        } catch {
+            throw .store(error)
         }
     }
 }

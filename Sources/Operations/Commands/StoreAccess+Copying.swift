@@ -61,7 +61,7 @@ extension StoreAccess {
     ///
     /// - Parameters:
     ///   - source: Name a folder that no server uses, or a database.
-    ///   - target: Name a folder without a store, or a database with empty tables, and whether the copy is sealed.
+    ///   - target: Name a folder without a store, or a database with empty tables.
     ///   - skipsUnreadable: Whether rows that do not open are left out.
     ///   - logger: Receives the stores' events.
     ///   - progress: Called repeatedly.
@@ -77,17 +77,17 @@ extension StoreAccess {
         defer { from.directory.unlock() }
         let to = try CopySide("target", target, .copyTo, logger)
         defer { to.directory.unlock() }
-        return try await from.recording { () async throws(StoreError) in
-            try await to.recording { () throws(StoreError) in
-                let reader = try from.open { (provider, directory) throws(StoreOpenError) in
-                    try provider.copySource(in: directory)
-                }
-                let filler = try to.open { (provider, directory) throws(StoreOpenError) in
-                    try provider.copyTarget(in: directory)
-                }
-                return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
-            }
-        }
+        return try await from.recording(
+            try await to.recording(try copy(from, to, skipsUnreadable: skipsUnreadable, progress)))
+    }
+
+    private static func copy(
+        _ from: CopySide, _ to: CopySide, skipsUnreadable: Bool,
+        _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
+    ) throws(StoreError) -> CopySummary {
+        let reader = try from.open { (store, folder) throws(StoreOpenError) in try store.copySource(in: folder) }
+        let filler = try to.open { (store, folder) throws(StoreOpenError) in try store.copyTarget(in: folder) }
+        return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
     }
 
     /// One of the two stores.
@@ -126,9 +126,11 @@ extension StoreAccess {
         }
 
         /// Records the copy in the audit log of the data folder's server; nothing records copies from and to a database.
-        func recording<Value>(_ body: () async throws(StoreError) -> Value) async throws(StoreError) -> Value {
+        func recording<Value>(
+            _ body: @autoclosure () async throws(StoreError) -> Value
+        ) async throws(StoreError) -> Value {
             guard !provider.isShared else { return try await body() }
-            return try await StoreAccess.recording(action, settings, logger, body)
+            return try await StoreAccess.recording(action, settings, logger, try await body())
         }
 
         private static func failure(of name: String, _ error: StoreOpenError) -> CommandFailure {

@@ -7,25 +7,14 @@ import System
 package import TokenStore
 
 /// A command's access to the store: through the server that runs in the data folder, or opened in this process if none does.
-package enum StoreAccess: Sendable {
-    case running(ControlAccess)
-    case own(OwnStore)
-
-    /// A store that this process has opened.
-    package struct OwnStore: Sendable {
-        let store: any TokenStore
-        /// Locked until the store is closed, unless servers elsewhere may have it open too.
-        let directory: DataDirectory
-        /// Nil if nothing is recorded.
-        let audit: OperatorTrail?
+package struct StoreAccess: Sendable {
+    private enum Way {
+        case running(ServerClient, processID: Int?)
+        /// Locked until the store is closed, unless servers elsewhere may have it open too; without a trail if nothing is recorded.
+        case own(any TokenStore, DataDirectory, OperatorTrail?)
     }
 
-    /// A running server, reached over its control socket.
-    package struct ControlAccess: Sendable {
-        let client: ServerClient
-        let path: String
-        let processID: Int?
-    }
+    private let way: Way
 
     /// Opens the store, or finds the server that uses it.
     ///
@@ -44,7 +33,7 @@ package enum StoreAccess: Sendable {
             var audit: OperatorTrail?
             do {
                 audit = try OperatorTrail.open(settings, for: action, logger)
-                return .own(OwnStore(store: try provider.open(in: directory), directory: directory, audit: audit))
+                return StoreAccess(way: .own(try provider.open(in: directory), directory, audit))
             } catch {
                 audit?.log.close()
                 directory.unlock()
@@ -52,9 +41,8 @@ package enum StoreAccess: Sendable {
             }
         } catch let fault as StoreOpenError {
             guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
-            let path = ControlSocketAddress.path(settings)
-            let client = ServerClient(path: path)
-            return .running(ControlAccess(client: client, path: path, processID: processID))
+            let client = ServerClient(in: settings.dataDirectoryPath)
+            return StoreAccess(way: .running(client, processID: processID))
         }
     }
 
@@ -82,25 +70,27 @@ package enum StoreAccess: Sendable {
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
     ) async throws -> Request.Reply {
-        switch self {
-        case .own(let own):
-            own.audit?.log.keepUp()
-            return try await request.answer(AuditedStore(own.store.administrator, own.audit, progress))
-        case .running(let access):
-            let process = access.processID.map { "process \($0)" } ?? "another process"
+        switch way {
+        case .own(let store, _, let trail):
+            trail?.log.keepUp()
+            var audited = AuditedStore(store.administrator, trail)
+            audited.progress = progress
+            return try await request.answer(audited)
+        case .running(let client, let processID):
             do throws(ServerClient.Failure) {
-                return try access.client.perform(request, progress)
+                return try client.perform(request, progress)
             } catch {
                 guard case .unreachable = error else { throw error }
+                let process = processID.map { "process \($0)" } ?? "another process"
                 throw CommandFailure(
-                    "the store is in use by \(process), and \(access.path) cannot be used: \(error.besideProcess)")
+                    "the store is in use by \(process), and \(client.path) cannot be used: \(error.besideProcess)")
             }
         }
     }
 
     /// The largest total of the tokens' encoded sizes in one request; nil for no limit.
     package var requestLimit: Int? {
-        switch self {
+        switch way {
         case .own: nil
         // Less the JSON around the tokens.
         case .running: ControlSocketAddress.bodyLimit - 1_024
@@ -109,15 +99,15 @@ package enum StoreAccess: Sendable {
 
     /// Closes a store that was opened in this process.
     package func close() {
-        guard case .own(let own) = self else { return }
+        guard case .own(let store, let directory, let trail) = way else { return }
         // The audit log first: once the store is closed, a waiting process may take the folder and open the log.
-        own.audit?.log.close()
-        own.store.close()
-        own.directory.unlock()
+        trail?.log.close()
+        store.close()
+        directory.unlock()
     }
-}
 
-extension StoreAccess {
+    // MARK: - Work on a whole store
+
     /// Verifies a backup in this process, whether or not a server runs.
     package static func verifyBackup(
         _ settings: Settings, at path: String, _ progress: (StoreProgress) -> Void
@@ -138,9 +128,7 @@ extension StoreAccess {
         }
         return files
     }
-}
 
-extension StoreAccess {
     /// Creates the tables of a store that several servers share.
     ///
     /// - Parameters:
@@ -162,9 +150,7 @@ extension StoreAccess {
         }
         return try shared.migrate()
     }
-}
 
-extension StoreAccess {
     /// Replaces the store by a backup; refused while a server runs.
     package static func restore(
         _ settings: Settings, from path: String, keepsSessions: Bool, lacksKeys: Bool, logger: Logger,
@@ -174,10 +160,10 @@ extension StoreAccess {
         do {
             let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
-            return try await recording(.restore, settings, logger) { () throws(StoreError) in
+            return try await recording(
+                .restore, settings, logger,
                 try files.restore(
-                    in: directory, from: path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, progress)
-            }
+                    in: directory, from: path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, progress))
         } catch let error as StoreOpenError {
             throw CommandFailure(error)
         }
@@ -186,7 +172,7 @@ extension StoreAccess {
     /// Performs an action on a whole store, whose folder the caller has locked, and records it in the audit log, if there is one.
     static func recording<Value>(
         _ action: AuditEvent.Action, _ settings: Settings, _ logger: Logger,
-        _ body: () async throws(StoreError) -> Value
+        _ body: @autoclosure () async throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
         let audit: OperatorTrail?
         do throws(StartError) {
@@ -195,7 +181,7 @@ extension StoreAccess {
             throw .refused("\(error)")
         }
         defer { audit?.log.close() }
-        return try await audit.recording(action, body)
+        return try await audit.recording(action, try await body())
     }
 }
 

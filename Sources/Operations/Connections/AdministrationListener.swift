@@ -5,20 +5,63 @@ import Server
 import Settings
 import System
 
-/// A listener of the administration, separate from the clients' listeners.
+/// A listener of the administration, separate from the clients' listeners, and its open connections.
 ///
-/// Any thread, except for its connections, which belong to their loop.
-final class AdministrationListener: Sendable {
+/// Their number is small. When the limit is reached, a new connection evicts one that can be closed without harm, so that
+/// idle connections do not keep a probe from its answer.
+///
+/// May be used on any thread; its connections belong to their loop.
+final class AdministrationListener: @unchecked Sendable {
+    // Unchecked: only tasks on the loop access the connections.
+
+    /// What a connection waits for; earlier cases are evicted before later ones.
+    enum Wait: Int {
+        case firstByte, restOfRequest, answer, sending
+        /// The server works on a request that must be finished.
+        case nothing
+    }
+
+    /// One of the connections.
+    final class Connection: @unchecked Sendable {
+        /// The connected socket; this type does not close it.
+        let descriptor: Int32
+        private let listener: AdministrationListener
+        fileprivate var wait = Wait.nothing
+        /// Whether a new connection has taken its place: further requests are not read, even if already received.
+        fileprivate(set) var isEvicted = false
+
+        fileprivate init(_ descriptor: Int32, of listener: AdministrationListener) {
+            self.descriptor = descriptor
+            self.listener = listener
+        }
+
+        /// Records that the connection now waits for its next request.
+        func expectRequest() {
+            guard !isEvicted else { return }
+            listener.remove(self)
+            listener.connections.append(self)
+        }
+
+        /// Runs the body, during which the connection may be evicted.
+        func waiting<Result>(for wait: Wait, _ body: () async -> Result) async -> Result {
+            self.wait = wait
+            defer { self.wait = .nothing }
+            return await body()
+        }
+    }
+
     private let listener: Listener
-    private let connections: AdministrationConnections
+    private let limit: Int
+    private let lastWait: Wait
+    /// In the order in which they began to wait for their current request.
+    private var connections: [Connection] = []
 
     /// - Parameters:
     ///   - listener: Accepted from on one loop only.
     ///   - limit: How many connections may be open; a further one evicts an idle one, or is closed at once if none is idle.
     ///   - lastWait: Connections in a later wait than this are not evicted by new ones.
-    init(_ listener: Listener, limit: Int, evictingUpTo lastWait: AdministrationConnections.Wait) {
-        self.listener = listener
-        connections = AdministrationConnections(limit: limit, evictingUpTo: lastWait)
+    init(_ listener: Listener, limit: Int, evictingUpTo lastWait: Wait) {
+        (self.listener, self.limit, self.lastWait) = (listener, limit, lastWait)
     }
 
     /// Opens the listeners of `admin.listen`; a host name may resolve to several addresses.
@@ -50,7 +93,7 @@ final class AdministrationListener: Sendable {
     ///   - serve: Serves a connection and closes its socket, in its own task on the loop.
     func accept(
         on loop: EventLoop, _ logger: Logger,
-        serve: @escaping @Sendable (AdministrationConnections.Connection) async -> Void
+        serve: @escaping @Sendable (Connection) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
             let failures = RateLimitedLog(logger, .error)
@@ -58,13 +101,13 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    guard let connection = connections.admit(descriptor) else {
+                    guard let connection = admit(descriptor) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue
                     }
-                    group.addTask(executorPreference: loop) { [connections] in
+                    group.addTask(executorPreference: loop) {
                         await serve(connection)
-                        connections.remove(connection)
+                        self.remove(connection)
                     }
                     // Let the new connection read its request, and the evicted one close, before the next is accepted.
                     await Task.yield()
@@ -76,96 +119,58 @@ final class AdministrationListener: Sendable {
             }
         }
     }
-}
-
-/// The open connections of one listener of the administration.
-///
-/// Their number is small. When the limit is reached, a new connection evicts one that can be closed without harm, so that
-/// idle connections do not keep a probe from its answer.
-///
-/// Belongs to its loop's thread.
-final class AdministrationConnections: @unchecked Sendable {
-    // Unchecked: only tasks on the loop access it and its connections.
-
-    /// What a connection waits for; earlier cases are evicted before later ones.
-    enum Wait: Int, Comparable {
-        case firstByte, restOfRequest, answer, sending
-
-        static func < (one: Wait, other: Wait) -> Bool { one.rawValue < other.rawValue }
-    }
-
-    /// One of the connections.
-    final class Connection: @unchecked Sendable {
-        /// The connected socket; this type does not close it.
-        let descriptor: Int32
-        private let others: AdministrationConnections
-        /// The position among the connections, in the order in which they began to wait for their current request.
-        fileprivate var turn = 0
-        /// Nil while the server works on a request that must be finished.
-        fileprivate var wait: Wait?
-        /// Whether a new connection has taken its place: further requests are not read, even if already received.
-        fileprivate(set) var isEvicted = false
-
-        fileprivate init(_ descriptor: Int32, among others: AdministrationConnections) {
-            self.descriptor = descriptor
-            self.others = others
-        }
-
-        /// Records that the connection now waits for its next request.
-        func expectRequest() {
-            others.turns += 1
-            turn = others.turns
-        }
-
-        /// Runs the body, during which the connection may be evicted.
-        func waiting<Result>(for wait: Wait, _ body: () async -> Result) async -> Result {
-            self.wait = wait
-            defer { self.wait = nil }
-            return await body()
-        }
-    }
-
-    private var connections: [Connection] = []
-    private var turns = 0
-    private let limit: Int
-    private let lastWait: Wait
-
-    /// - Parameters:
-    ///   - limit: How many connections may be open.
-    ///   - lastWait: Connections in a later wait than this are never evicted.
-    init(limit: Int, evictingUpTo lastWait: Wait) {
-        self.limit = limit
-        self.lastWait = lastWait
-    }
 
     /// Adds a connection; evicts another one if the limit is reached.
     ///
     /// - Parameter descriptor: A connected socket, which the caller continues to own.
     /// - Returns: Nil if the limit is reached and no connection can be evicted.
-    func admit(_ descriptor: Int32) -> Connection? {
+    private func admit(_ descriptor: Int32) -> Connection? {
         if connections.count >= limit {
-            let idle = connections.filter { $0.wait.map { $0 <= lastWait } ?? false }
-            guard let oldest = idle.min(by: { ($0.wait ?? lastWait, $0.turn) < ($1.wait ?? lastWait, $1.turn) }) else {
-                return nil
-            }
-            evict(oldest)
+            // The first of those with the earliest wait.
+            let idlest = connections.min { $0.wait.rawValue < $1.wait.rawValue }
+            guard let idlest, idlest.wait.rawValue <= lastWait.rawValue else { return nil }
+            // Ends its wait; its task then closes the descriptor, which is open for certain until then.
+            _ = shutdown(idlest.descriptor, Int32(SHUT_RDWR))
+            idlest.isEvicted = true
+            remove(idlest)
         }
-        let connection = Connection(descriptor, among: self)
+        let connection = Connection(descriptor, of: self)
         connections.append(connection)
         return connection
     }
 
     /// Removes a connection that has ended.
-    func remove(_ connection: Connection) {
+    private func remove(_ connection: Connection) {
         connections.removeAll { $0 === connection }
     }
+}
 
-    /// Shuts the socket down, which ends the connection's wait; its task then closes the descriptor.
-    private func evict(_ connection: Connection) {
-        // Open for certain, as the connection's task still waits on it.
-        _ = shutdown(connection.descriptor, Int32(SHUT_RDWR))
-        connection.wait = nil
-        connection.isEvicted = true
-        remove(connection)
+extension AdministrationListener {
+    /// Opens the control socket: the Unix socket in the data directory on which commands reach a running server over HTTP.
+    ///
+    /// Only the server's user and root may connect (mode 0600). The answer to `POST /store/NAME` with a request in JSON is lines
+    /// of JSON, the last of which is the reply or an error: see `ControlLine`. All paths of `AdministrationEndpoints` work here
+    /// as well, and only here those that change something. Examples:
+    ///
+    ///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
+    ///     curl --unix-socket data/control.sock http://localhost/readyz
+    ///
+    /// An error is only logged, as the server can serve its clients without the socket.
+    ///
+    /// - Returns: Nil if the socket could not be opened.
+    static func control(in directory: String, _ logger: Logger) -> AdministrationListener? {
+        let path = ControlSocketAddress.path(in: directory)
+        do throws(SystemError) {
+            // A request that has begun is not interrupted by a new connection. Each may take twice `bodyLimit`.
+            return AdministrationListener(
+                try Listener(unixPath: path, mode: 0o600), limit: 8, evictingUpTo: .firstByte)
+        } catch {
+            logger.warning(
+                """
+                \(path) cannot be opened, so that commands such as token-cache backup work only while the server is stopped: \(error)
+                """
+            )
+            return nil
+        }
     }
 }

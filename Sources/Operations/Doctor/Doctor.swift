@@ -25,7 +25,7 @@ package struct Doctor: Sendable {
     private func versions(_ store: StoreSoftware?) -> [Finding] {
         let kernel = (try? String(contentsOfFile: "/proc/sys/kernel/osrelease", encoding: .utf8)) ?? "unknown"
         var names = [
-            "token-cache \(version)", "OpenSSL \(TLSContext.libraryVersion)",
+            "token-cache \(version)", "OpenSSL \(WatchedCertificates.libraryVersion)",
             "Linux \(kernel.prefix { !$0.isNewline })",
         ]
         for name in [StoreSelection.clientLibrary, store.map { "\($0.name) \($0.version)" }].compactMap(\.self)
@@ -76,7 +76,8 @@ package struct Doctor: Sendable {
             findings.append(.warning("Memory", fault, advice))
         }
         if let provider, provider.isShared || StartCheck.canUse(directory) {
-            findings += StoreCheck(settings, provider, directory: directory, server: server).findings()
+            findings += StoreCheck(settings: settings, provider: provider, directory: directory, server: server)
+                .findings()
         }
         findings += start(settings)
         let values = Setting.all.map {

@@ -116,32 +116,25 @@ extension Quantities {
 enum FileCheck {
     /// The settings file: it contains no secrets, but says where they are, so that only its owner should write it.
     static func settingsFile(_ path: String) -> [Finding] {
-        guard let status = FileStatus(path), status.mode & 0o022 != 0 else { return [] }
-        return [
-            .problem(
-                "Settings", "others may write \(path) (mode \(status.permissions))", "chmod go-w \(path)"
-            )
-        ]
+        check(path, "Settings", { $0.mode & 0o022 != 0 }, "others may write \(path)", "chmod go-w \(path)")
     }
 
     /// A file that only the server's user should read.
     static func secret(_ path: String, _ topic: String) -> [Finding] {
-        guard let status = FileStatus(path), !status.isFolder, status.isOpenToOthers else { return [] }
-        return [
-            .problem(
-                topic, "others may read or write \(path) (mode \(status.permissions))", "chmod 600 \(path)"
-            )
-        ]
+        check(path, topic, \.isOpenToOthers, "others may read or write \(path)", "chmod 600 \(path)")
     }
 
     /// A private key, which a group of programs may share.
     static func privateKey(_ path: String, _ topic: String) -> [Finding] {
-        guard let status = FileStatus(path), status.isFile, status.mode & 0o027 != 0 else { return [] }
-        return [
-            .problem(
-                topic, "others may read or write the private key \(path) (mode \(status.permissions))",
-                "chmod 600 \(path), or 640 for a group; if another user may have read it, replace key and certificate"
-            )
-        ]
+        check(
+            path, topic, { $0.mode & 0o027 != 0 }, "others may read or write the private key \(path)",
+            "chmod 600 \(path), or 640 for a group; if another user may have read it, replace key and certificate")
+    }
+
+    private static func check(
+        _ path: String, _ topic: String, _ isWrong: (FileStatus) -> Bool, _ text: String, _ advice: String
+    ) -> [Finding] {
+        guard let status = FileStatus(path), !status.isFolder, isWrong(status) else { return [] }
+        return [.problem(topic, "\(text) (mode \(status.permissions))", advice)]
     }
 }

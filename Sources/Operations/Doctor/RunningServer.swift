@@ -14,24 +14,26 @@ enum RunningServer {
 
     private static let topic = "Server"
 
-    /// The part of `ServerStatus` that is read here.
+    /// The part of the answer of `/status` that is read here.
     struct Status: Decodable {
         struct Process: Decodable {
             let id: Int
+        }
+
+        struct Warning: Decodable {
+            let text: String
         }
 
         let process: Process
         let version: String
         let listeners: [String]
         let reasons: [String]
-        let warnings: [ServerStatus.Warning]
+        let warnings: [Warning]
     }
 
     /// - Parameter directory: The data folder.
     init(directory: String) {
-        let client = ServerClient(
-            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: ServerControl.timeoutInSeconds
-        )
+        let client = ServerClient(in: directory, timeoutInSeconds: ServerClient.shortTimeoutInSeconds)
         do throws(ServerClient.Failure) {
             self = .running(try client.answer("GET", "/status"))
         } catch {

@@ -6,23 +6,14 @@ import TokenStore
 
 /// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {
-    private let settings: Settings
-    private let directory: String
-    private let provider: any StoreProvider
-    private let server: RunningServer
+    let settings: Settings
+    let provider: any StoreProvider
+    let directory: String
+    let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// How long to wait for the server's answer, as counting the tokens of a large store takes long.
     private static let timeoutInSeconds = 60
-
-    init(
-        _ settings: Settings, _ provider: any StoreProvider, directory: String, server: RunningServer
-    ) {
-        self.settings = settings
-        self.directory = directory
-        self.provider = provider
-        self.server = server
-    }
 
     func findings() -> [Finding] {
         let own: [Finding]? =
@@ -34,7 +25,7 @@ struct StoreCheck {
             }
         if let shared = provider as? any SharedStoreProvider {
             let found = shared.inspect()
-            return (own ?? []) + found.findings + (own == nil ? keyFindings(found.sealing, of: "the database") : [])
+            return (own ?? []) + found.findings + (own == nil ? keyFindings(found.sealing) : [])
         }
         guard let files = provider as? any FileStoreProvider else { return own ?? [] }
         let damagedCopy = files.damagedCopy.map { path in
@@ -50,12 +41,12 @@ struct StoreCheck {
     // MARK: - Running
 
     private func askServer() -> [Finding] {
-        let client = ServerClient(
-            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: Self.timeoutInSeconds)
+        let client = ServerClient(in: directory, timeoutInSeconds: Self.timeoutInSeconds)
         var findings: [Finding] = []
         do throws(ServerClient.Failure) {
-            let found = try client.perform(StatisticsOfStore()) { _ in }
+            let found = try client.perform(StatisticsOfStore())
             findings.append(.ok(Self.topic, Self.text(found)))
+            findings += found.walk.map { WalkCheck.findings($0, now: Int64(time(nil))) } ?? []
             if found.unreadableReads > 0 {
                 findings.append(
                     .problem(
@@ -65,10 +56,7 @@ struct StoreCheck {
                     )
                 )
             }
-            guard found.isSealed else {
-                return findings + [.ok(Self.ringTopic, "sealing is off: there is no key ring")]
-            }
-            let reply = try client.perform(ListKeys()) { _ in }
+            let reply = try client.perform(ListKeys())
             let keys = reply.keys
             findings += (reply.missing ?? []).map(Self.missing)
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
@@ -83,23 +71,23 @@ struct StoreCheck {
     // MARK: - Files
 
     private func examine(_ files: any FileStoreProvider) -> [Finding] {
-        let place = "the store \(files.path)"
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try files.examine()
         } catch {
-            return [.problem(Self.topic, error)] + keyFindings(nil, of: place)
+            return [.problem(Self.topic, error)] + keyFindings(nil)
         }
         guard let found, found.schemaVersion != nil || found.walBytes > 0 else {
-            return [absentStore()] + keyFindings(nil, of: place)
+            return [absentStore()] + keyFindings(nil)
         }
+        let walk = found.walk.map { WalkStatus($0, total: found.tokens) }
         return [.ok(Self.topic, Self.text(found))] + (found.damage.map { [.problem(Self.topic, $0)] } ?? [])
-            + keyFindings(found.sealing, of: place)
+            + (walk.map { WalkCheck.findings($0, now: Int64(time(nil))) } ?? []) + keyFindings(found.sealing)
     }
 
     private func absentStore() -> Finding {
         let file = StoreSelection.keyRing(settings)
-        guard settings.sealing.isEnabled, FileStatus(file.path) != nil else {
+        guard FileStatus(file.path) != nil else {
             return .ok(Self.topic, "there is none yet; the first start creates it")
         }
         return .warning(
@@ -111,37 +99,22 @@ struct StoreCheck {
 
     // MARK: - Keys
 
-    /// - Parameters:
-    ///   - sealing: How the store is sealed; nil if it has no rows, or if that is not known.
-    ///   - place: Names the store in error texts.
-    private func keyFindings(_ sealing: StoreSealing?, of place: String) -> [Finding] {
+    /// - Parameter sealing: How the store is sealed; nil if it has no rows, or if that is not known.
+    private func keyFindings(_ sealing: StoreSealing?) -> [Finding] {
         let file = StoreSelection.keyRing(settings)
-        let isSealed = settings.sealing.isEnabled
         // A key ring that cannot be read, or is another store's, is reported by `ring`.
-        let found = isSealed ? try? file.load() : nil
-        return Self.misfits(sealing, isSealed: isSealed, found, of: place) + ring(file, of: sealing?.keyRing)
+        return Self.missingKeys(of: sealing, try? file.load()) + ring(file, of: sealing?.keyRing)
     }
 
-    /// What does not fit: the settings and the store, or the store and its key ring.
+    /// Reports the keys of a store that its key ring lacks.
     ///
-    /// - Parameters:
-    ///   - isSealed: Whether sealing is on in the settings.
-    ///   - ring: Nil if it cannot be read.
-    static func misfits(
-        _ sealing: StoreSealing?, isSealed: Bool, _ ring: KeyRing?, of place: String
-    ) -> [Finding] {
-        guard let sealing else { return [] }
-        guard isSealed == (sealing.keyRing != nil) else {
-            return [.problem(topic, isSealed ? StoreOpenError.notSealed(place: place) : .sealed(place: place))]
-        }
-        guard let ring, KeyRing.fingerprint(ring.identity()) == sealing.keyRing else {
-            return []
-        }
+    /// - Parameter ring: Nil if it cannot be read.
+    static func missingKeys(of sealing: StoreSealing?, _ ring: KeyRing?) -> [Finding] {
+        guard let sealing, let ring, KeyRing.fingerprint(ring.identity()) == sealing.keyRing else { return [] }
         return sealing.keyNumbers.filter { ring.key(numbered: $0) == nil }.sorted().map(missing)
     }
 
     private func ring(_ file: KeyRingFile, of fingerprint: String?) -> [Finding] {
-        guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: no key ring is needed")] }
         do throws(KeyRingError) {
             guard let ring = try file.load() else {
                 guard fingerprint != nil else {
@@ -172,7 +145,7 @@ struct StoreCheck {
     private static func text(_ found: StoreStatistics) -> String {
         let bytes = found.databaseBytes.map { " in \($0) bytes" } ?? ""
         let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
-        return "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")\(bytes)\(schema)"
+        return tokens(found.tokens) + bytes + schema
     }
 
     /// Describes a closed store.
@@ -183,10 +156,11 @@ struct StoreCheck {
         let wal =
             found.walBytes > 0
             ? "; not counting a WAL of \(found.walBytes) bytes, which the next start moves into the database" : ""
-        let tokens = "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")"
         let time = found.lastWrite.map { ", last written before \($0)" } ?? ""
-        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(time)\(wal)"
+        return "\(tokens(found.tokens)) in \(found.databaseBytes) bytes, schema \(schema)\(time)\(wal)"
     }
+
+    private static func tokens(_ count: some BinaryInteger) -> String { "\(count) \(count == 1 ? "token" : "tokens")" }
 
     /// Reports a key that rows are sealed with and the ring lacks.
     private static func missing(_ number: Int) -> Finding {

@@ -24,8 +24,8 @@ final class History: Sendable {
         /// Those of full ten seconds, the oldest first.
         var rows: [Row] = []
         /// The reading at the beginning of the present ten seconds, and the last one.
-        var begin: HistoryReading
-        var last: HistoryReading
+        var begin: ServerFigures
+        var last: ServerFigures
         /// The largest figures of the seconds since `begin`.
         var peaks: [Float]
         var events: [HistoryEvent] = []
@@ -46,7 +46,7 @@ final class History: Sendable {
     /// - Parameters:
     ///   - figures: The columns of a row.
     ///   - reading: The counters now.
-    init(of figures: [HistoryFigure] = HistoryFigure.all, from reading: HistoryReading) {
+    init(of figures: [HistoryFigure] = HistoryFigure.all, from reading: ServerFigures) {
         self.figures = figures
         state = Mutex(
             State(
@@ -54,7 +54,7 @@ final class History: Sendable {
     }
 
     /// Adds the figures since the reading before, and what happened meanwhile; called once a second, so that peaks are kept.
-    func add(_ reading: HistoryReading, _ events: [HistoryEvent] = []) {
+    func add(_ reading: ServerFigures, _ events: [HistoryEvent] = []) {
         let position = Self.position(reading)
         state.withLock { state in
             for var event in events {
@@ -99,25 +99,10 @@ final class History: Sendable {
         Array(repeating: .nan, count: figures.count)
     }
 
-    private static func position(_ reading: HistoryReading) -> UInt32 { UInt32(clamping: Int64(reading.uptime)) }
+    private static func position(_ reading: ServerFigures) -> UInt32 { UInt32(clamping: Int64(reading.uptime)) }
 }
 
 extension History {
-    /// What `/history` returns: rows from a position on, column by column, so that an open page asks only for what is new.
-    struct Answer: Encodable {
-        struct Now: Encodable {
-            let position: Double
-            let time: Double
-        }
-
-        /// The machine's uptime, and its clock in seconds since 1970.
-        let now: Now
-        let positions: [UInt32]
-        /// By name; nil where a figure was not measured.
-        let figures: [String: [Double?]]
-        let events: [HistoryEvent]
-    }
-
     /// Answers a request.
     ///
     /// - Parameter query: What follows the question mark of the request's target.
@@ -127,7 +112,7 @@ extension History {
                 .badRequest, "allowed is since with the position of the first row, such as /history?since=0")
         }
         return AdministrationAnswer(
-            json: answer(from: first, Answer.Now(position: SystemUptime.now, time: Date().timeIntervalSince1970)))
+            json: answer(from: first, at: SystemUptime.now, Date().timeIntervalSince1970))
     }
 
     /// The position in a query such as `since=12`; 0 if the query is empty, and nil if it is anything else.
@@ -136,14 +121,20 @@ extension History {
         return query.isEmpty ? 0 : query.hasPrefix(name) ? UInt32(query.dropFirst(name.count)) : nil
     }
 
-    func answer(from first: UInt32, _ now: Answer.Now) -> Answer {
+    /// What `/history` returns: rows from a position on, column by column, so that an open page asks only for what is new.
+    ///
+    /// - Parameters:
+    ///   - uptime: The machine's.
+    ///   - time: By its clock, in seconds since 1970.
+    func answer(from first: UInt32, at uptime: Double, _ time: Double) -> ObjectLiteral {
         let excerpt = excerpt(from: first)
         let columns = figures.enumerated().map { column, figure in
             (figure.name, excerpt.rows.map { Self.rounded($0.values[column]) })
         }
-        return Answer(
-            now: now, positions: excerpt.rows.map(\.position), figures: Dictionary(uniqueKeysWithValues: columns),
-            events: excerpt.events)
+        return [
+            "now": ["position": uptime, "time": time], "positions": excerpt.rows.map(\.position),
+            "figures": Dictionary(uniqueKeysWithValues: columns), "events": excerpt.events,
+        ]
     }
 
     /// A figure with four digits, or all digits of a whole number; nil if it was not measured.
@@ -157,29 +148,19 @@ extension History {
     }
 }
 
-/// Adds a server's figures to a history once a second.
-struct HistorySampler: Sendable {
-    let history: History
-    private let server: Server
-    private let version: String
-
+extension History {
+    /// Adds a server's figures once a second, until the task is cancelled; runs on one of Swift's shared threads, as it reads files.
+    ///
     /// - Parameter version: This program's version.
-    init(_ server: Server, version: String) {
-        self.server = server
-        self.version = version
-        history = History(from: HistoryReading(of: server))
-    }
-
-    /// Runs until its task is cancelled, on one of Swift's shared threads, as it reads files.
-    func run() async {
+    func record(_ server: Server, version: String) async {
         var events = [HistoryEvent(.start, "token-cache \(version) has started")]
         // A store that fails from the start is an event. A backup that was made before the start is not.
-        var before = ServerSituation(of: server)
+        var before = ServerSituation(of: server, server.store.metrics)
         before.reasons = []
         while (try? await Task.sleep(for: Self.pause(at: SystemUptime.now))) != nil {
-            let now = ServerSituation(of: server)
-            events += now.events(since: before)
-            history.add(HistoryReading(of: server), events)
+            let figures = ServerFigures(of: server)
+            let now = ServerSituation(of: server, figures.store)
+            add(figures, events + now.events(since: before))
             (before, events) = (now, [])
         }
     }
@@ -256,12 +237,9 @@ struct ServerSituation: Sendable {
 
 extension ServerSituation {
     /// The present situation.
-    init(of server: Server) {
-        let metrics = server.store.metrics
-        let remote = metrics.remote
+    init(of server: Server, _ store: StoreMetrics) {
         self.init(
             reasons: server.readiness.reasons, isStopping: server.isStopping, reload: server.lastReload,
-            backup: metrics.lastBackup, failovers: remote?.failovers ?? 0, primary: remote?.primary?.name
-        )
+            backup: store.lastBackup, failovers: store.remote?.failovers ?? 0, primary: store.remote?.primary?.name)
     }
 }

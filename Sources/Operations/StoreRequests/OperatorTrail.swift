@@ -74,13 +74,6 @@ struct OperatorTrail: Sendable {
             )
         }
     }
-
-    static func outcome(of error: StoreError) -> AuditEvent.Outcome {
-        switch error {
-        case .newer, .preconditionFailed: .preconditionFailed
-        default: .failed
-        }
-    }
 }
 
 /// What an operator's request works with: the store, the audit log if there is one, and who is told of progress.
@@ -89,15 +82,12 @@ package struct AuditedStore: Sendable {
     /// Nil without an audit log.
     let trail: OperatorTrail?
     /// Called repeatedly with the progress of requests that take long.
-    var progress: @Sendable (StoreProgress) -> Void
+    var progress: @Sendable (StoreProgress) -> Void = { _ in }
+    /// Logs a change of the API keys and loads the changed file; returns why it cannot be used, or nil.
+    var loadAPIKeys: @Sendable (OperatorAct) async -> String? = { _ in nil }
 
-    init(
-        _ administrator: any StoreAdministrator, _ trail: OperatorTrail?,
-        _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
-    ) {
-        self.administrator = administrator
-        self.trail = trail
-        self.progress = progress
+    init(_ administrator: any StoreAdministrator, _ trail: OperatorTrail?) {
+        (self.administrator, self.trail) = (administrator, trail)
     }
 
     var handle: WaitingHandle { administrator.handle }
@@ -108,50 +98,51 @@ extension OperatorTrail? {
     /// Performs one action, unless it could not be recorded, and records how it ended.
     ///
     /// - Parameter complete: Adds to the deed what only the result tells, such as that nothing was found.
-    func recording<Result>(
+    func recording<Value>(
         _ action: AuditEvent.Action?, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
-        _ body: () async throws(StoreError) -> Result,
-        _ complete: (Result, inout OperatorTrail.Deed) -> Void = { _, _ in }
-    ) async throws(StoreError) -> Result {
-        guard let self, let action else { return try await body() }
-        try self.permit(action)
-        var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user, session: session, key: key)
-        let result: Result
-        do throws(StoreError) {
-            result = try await body()
-        } catch {
-            deed.outcome = OperatorTrail.outcome(of: error)
-            // The operator gets the error of the action, not one of the audit log.
-            try? self.record([deed])
-            throw error
-        }
-        complete(result, &deed)
-        try self.record([deed])
-        return result
+        _ body: @autoclosure () async throws(StoreError) -> Value,
+        _ complete: (Value, inout OperatorTrail.Deed) -> Void = { _, _ in }
+    ) async throws(StoreError) -> Value {
+        guard let action else { return try await body() }
+        let deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user, session: session, key: key)
+        return try await recording(
+            [deed],
+            { do throws(StoreError) { return [.success(try await body())] } catch { return [.failure(error)] } },
+            complete)[0].get()
     }
 
     /// Performs an action on tokens of several users, unless it could not be recorded, and records how it ended for each.
     ///
     /// - Parameter body: Returns an outcome for each user.
     func recording<Value>(
-        _ action: AuditEvent.Action?, users: [[UInt8]], _ body: () async -> [Result<Value, StoreError>],
+        _ action: AuditEvent.Action?, users: [[UInt8]], _ body: @autoclosure () async -> [Result<Value, StoreError>],
         _ complete: (Value, inout OperatorTrail.Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> [Result<Value, StoreError>] {
-        guard let self, let action else { return await body() }
+        guard let action else { return await body() }
+        let deeds = users.map { OperatorTrail.Deed(action: action, outcome: .ok, user: $0) }
+        return try await recording(deeds, { await body() }, complete)
+    }
+
+    private func recording<Value>(
+        _ planned: [OperatorTrail.Deed], _ body: () async -> [Result<Value, StoreError>],
+        _ complete: (Value, inout OperatorTrail.Deed) -> Void
+    ) async throws(StoreError) -> [Result<Value, StoreError>] {
+        guard let self, let action = planned.first?.action else { return await body() }
         try self.permit(action)
         let outcomes = await body()
-        let deeds = zip(users, outcomes).map { user, outcome in
-            var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user)
+        let deeds = zip(planned, outcomes).map { deed, outcome in
+            var deed = deed
             switch outcome {
             case .success(let value): complete(value, &deed)
-            case .failure(let error): deed.outcome = OperatorTrail.outcome(of: error)
+            case .failure(.newer), .failure(.preconditionFailed): deed.outcome = .preconditionFailed
+            case .failure: deed.outcome = .failed
             }
             return deed
         }
         do throws(StoreError) {
             try self.record(deeds)
         } catch {
-            // If nothing was done, the operator gets the errors of the action.
+            // If nothing was done, the operator gets the errors of the action, not one of the audit log.
             guard deeds.allSatisfy({ $0.outcome == .failed }) else { throw error }
         }
         return outcomes

@@ -9,6 +9,7 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// The last part of the request's path on the control socket: `/store/NAME`.
     static var name: String { get }
+    static var path: String { get }
     /// What the audit log calls it; nil if it is never recorded.
     var action: AuditEvent.Action? { get }
     /// What the log says about a request that was performed: the command and what it has done, without ids, users and tokens. Nil
@@ -21,8 +22,22 @@ package protocol StoreRequest: Codable, Sendable {
 }
 
 extension StoreRequest {
+    package static var path: String { "/store/\(name)" }
     package var action: AuditEvent.Action? { nil }
     package func act(_ reply: Reply) -> OperatorAct? { nil }
+}
+
+/// All requests; the server refuses any that is missing here.
+enum StoreRequests {
+    private static let all: [any StoreRequest.Type] = [
+        FetchToken.self, StoreTokens.self, RemoveTokens.self, ListTokens.self, StatisticsOfStore.self, VerifyStore.self,
+        BackUpStore.self, RecordBackup.self, WalkStore.self, ListKeys.self, AddKey.self, UseKey.self, RetireKey.self,
+        AddSession.self, ListSessions.self, RemoveSessions.self, EraseUser.self, APIKeyChange.self,
+    ]
+
+    static var paths: [String] { all.map { $0.path } }
+
+    static func type(at path: String) -> (any StoreRequest.Type)? { all.first { $0.path == path } }
 }
 
 /// What the log says of a request.

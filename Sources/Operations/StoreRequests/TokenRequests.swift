@@ -19,9 +19,7 @@ package struct FetchToken: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let id = try StoredText.id(id)
-        let found = try await store.trail.recording(action, user: id) { () async throws(StoreError) in
-            try await store.handle.fetch(id)
-        } _: { found, deed in
+        let found = try await store.trail.recording(action, user: id, try await store.handle.fetch(id)) { found, deed in
             if found == nil { deed.outcome = .notFound }
         }
         return Reply(tokenInfo: found.map { String(decoding: $0, as: UTF8.self) })
@@ -78,9 +76,8 @@ package struct StoreTokens: StoreRequest {
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
-        let outcomes = try await store.trail.recording(action, users: rows.map(\.token.id)) {
-            await store.handle.store(rows, keepsNewer: keepsNewer ?? false)
-        }
+        let outcomes = try await store.trail.recording(
+            action, users: rows.map(\.token.id), await store.handle.store(rows, keepsNewer: keepsNewer ?? false))
         var reply = Reply()
         for (index, outcome) in outcomes.enumerated() {
             switch outcome {
@@ -99,27 +96,26 @@ package struct RemoveTokens: StoreRequest {
     package var action: AuditEvent.Action? { .remove }
     package var ids: [String]
 
-    package struct Reply: Codable, Sendable {
-        package var removed: Int
-    }
-
-    package func act(_ reply: Reply) -> OperatorAct? { ("delete", "tokens deleted: \(reply.removed)") }
+    package func act(_ reply: Removed) -> OperatorAct? { ("delete", "tokens deleted: \(reply.removed)") }
 
     package init(ids: [String]) {
         self.ids = ids
     }
 
-    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Removed {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        let outcomes = try await store.trail.recording(action, users: stored) {
-            await store.handle.remove(stored)
-        } _: {
+        let outcomes = try await store.trail.recording(action, users: stored, await store.handle.remove(stored)) {
             wasThere, deed in
             if !wasThere { deed.outcome = .notFound }
         }
-        return Reply(removed: try outcomes.count { (outcome) throws(StoreError) in try outcome.get() })
+        return Removed(removed: try outcomes.count { (outcome) throws(StoreError) in try outcome.get() })
     }
+}
+
+/// How many tokens or sessions were removed.
+package struct Removed: Codable, Sendable {
+    package var removed: Int
 }
 
 /// Reads a page of tokens.
@@ -173,10 +169,11 @@ package struct ListTokens: StoreRequest {
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
         // One event without a user, as it is about the tokens of all users.
-        let page = try await store.trail.recording(action) { () async throws(StoreError) in
-            try await store.administrator.page(after: after, limit: limit)
-        }
-        return Reply(tokens: page.entries.map { entry($0.times, $0.token) }, next: page.next)
+        let page = try await store.trail.recording(
+            action, try await store.administrator.page(after: after, limit: limit))
+        // The list of departures is nobody's token.
+        let tokens = page.entries.filter { (try? $0.token.get().id) != Departures.listID }
+        return Reply(tokens: tokens.map { entry($0.times, $0.token) }, next: page.next)
     }
 
     private func entry(_ times: RowTimes, _ token: Result<Token, SealingError>) -> Entry {

@@ -4,15 +4,11 @@ package import TokenStore
 /// Reads the store's figures.
 package struct StatisticsOfStore: StoreRequest {
     package static let name = "stats"
-    /// Whether tokens are counted rather than estimated, whatever time that takes; nil means no.
-    package var exactly: Bool?
 
-    package init(exactly: Bool? = nil) {
-        self.exactly = exactly
-    }
+    package init() {}
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreStatistics {
-        try await store.administrator.statistics(exactly: exactly ?? false)
+        try await store.administrator.statistics()
     }
 }
 
@@ -33,20 +29,25 @@ package struct BackUpStore: StoreRequest {
     package var action: AuditEvent.Action? { .backUp }
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
+    /// Whether the copy is left unchecked, as its requester verifies it; nil means no.
+    package var isUnchecked: Bool?
+    /// Also absolute: the folder that the keys are copied into; nil for none.
+    package var keys: String?
 
     package func act(_ reply: StoreBackup) -> OperatorAct? {
-        ("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)")
+        let keys = reply.keys.map { ", keys: \($0.joined(separator: ", "))" } ?? ""
+        return ("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)\(keys)")
     }
 
-    package init(path: String) {
-        self.path = path
+    package init(path: String, isUnchecked: Bool? = nil, keys: String? = nil) {
+        (self.path, self.isUnchecked, self.keys) = (path, isUnchecked, keys)
     }
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
-        return try await store.trail.recording(action) { () async throws(StoreError) in
-            try await store.administrator.backUp(to: path, store.progress)
-        }
+        return try await store.trail.recording(
+            action,
+            try await store.administrator.backUp(to: path, checks: isUnchecked != true, keys: keys, store.progress))
     }
 }
 
@@ -74,25 +75,22 @@ package struct RecordBackup: StoreRequest {
     }
 }
 
-/// Encrypts all tokens again, with the key that seals new ones.
-package struct RekeyStore: StoreRequest {
-    package static let name = "rekey"
+/// Walks over all rows, and encrypts those again that another key than the present one has encrypted.
+package struct WalkStore: StoreRequest {
+    package static let name = "walk"
     package var action: AuditEvent.Action? { .rekey }
 
     package init() {}
 
-    package func act(_ reply: Rekeying) -> OperatorAct? {
+    package func act(_ reply: WalkReport) -> OperatorAct? {
         (
             "keyring rotate",
-            "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)"
+            "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadableCount)"
         )
     }
 
-    package func answer(_ store: AuditedStore) async throws(StoreError) -> Rekeying {
-        let ring = try store.keyRing
-        return try await store.trail.recording(action) { () async throws(StoreError) in
-            try await ring.rekey(store.progress)
-        }
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> WalkReport {
+        try await store.trail.recording(action, try await store.administrator.walk(store.progress))
     }
 }
 
@@ -128,11 +126,7 @@ package struct AddKey: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.trail.recording(action) { () async throws(StoreError) in
-            try await ring.addKey()
-        } _: { added, deed in
-            deed.key = "\(added.number)"
-        }
+        return try await store.trail.recording(action, try await ring.addKey()) { $1.key = "\($0.number)" }
     }
 }
 
@@ -150,9 +144,7 @@ package struct UseKey: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
-            try await ring.useKey(numbered: number)
-        }
+        return try await store.trail.recording(action, key: "\(number)", try await ring.useKey(numbered: number))
     }
 }
 
@@ -174,9 +166,7 @@ package struct RetireKey: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
-        try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
-            try await ring.retireKey(numbered: number)
-        }
+        try await store.trail.recording(action, key: "\(number)", try await ring.retireKey(numbered: number))
         return Reply(retired: number)
     }
 }

@@ -42,11 +42,12 @@ package struct AddSession: StoreRequest {
         let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
         let now = try await store.handle.unixTime
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
-        let ended = try await store.trail.recording(action, user: user, session: id) {
-            () async throws(StoreError) in
-            let key = try await store.handle.sessionKey(of: secret)
-            return try await store.handle.outcome { $0.createSession(session, key, perUser: perUser, completion: $1) }
-        }
+        let ended = try await store.trail.recording(
+            action, user: user, session: id,
+            try await store.handle.outcome { (handle, completion) throws(StoreError) in
+                let key = try handle.sessionKey(of: secret.span)
+                handle.createSession(session, key, perUser: perUser, completion: completion)
+            })
         return Reply(
             session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(id)",
             expiresAt: session.expiresAt, ended: ended)
@@ -82,9 +83,8 @@ package struct ListSessions: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
-        let sessions = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.handle.outcome { $0.listSessions(of: user, completion: $1) }
-        }
+        let sessions = try await store.trail.recording(
+            action, user: user, try await store.handle.outcome { $0.listSessions(of: user, completion: $1) })
         return Reply(
             sessions: sessions.map {
                 Entry(
@@ -102,11 +102,7 @@ package struct RemoveSessions: StoreRequest {
     /// The user; nil to end one session.
     package var user: String?
 
-    package struct Reply: Codable, Sendable {
-        package var removed: Int
-    }
-
-    package func act(_ reply: Reply) -> OperatorAct? {
+    package func act(_ reply: Removed) -> OperatorAct? {
         ("access sessions remove", "sessions ended: \(reply.removed)")
     }
 
@@ -118,25 +114,24 @@ package struct RemoveSessions: StoreRequest {
         self.user = user
     }
 
-    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Removed {
         switch (id, user) {
         case (let id?, nil):
             guard let id = SessionID(id) else {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
-            let ended = try await store.trail.recording(action, session: id) { () async throws(StoreError) in
-                try await store.handle.outcome { $0.endSession(id: id, completion: $1) }
-            } _: { ended, deed in
+            let ended = try await store.trail.recording(
+                action, session: id, try await store.handle.outcome { $0.endSession(id: id, completion: $1) }
+            ) { ended, deed in
                 deed.user = ended?.user
                 if ended == nil { deed.outcome = .notFound }
             }
-            return Reply(removed: ended == nil ? 0 : 1)
+            return Removed(removed: ended == nil ? 0 : 1)
         case (nil, let user?):
             let user = try StoredText.id(user)
-            let ended = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-                try await store.handle.outcome { $0.endSessions(of: user, completion: $1) }
-            }
-            return Reply(removed: ended)
+            let ended = try await store.trail.recording(
+                action, user: user, try await store.handle.outcome { $0.endSessions(of: user, completion: $1) })
+            return Removed(removed: ended)
         default: throw .refused("either id or user must be given")
         }
     }
@@ -156,8 +151,7 @@ package struct EraseUser: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
-        return try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.handle.outcome { $0.erase(user, completion: $1) }
-        }
+        return try await store.trail.recording(
+            action, user: user, try await store.handle.outcome { $0.erase(user, completion: $1) })
     }
 }

@@ -9,21 +9,16 @@ private let topic = "Database"
 
 /// Asks all hosts of the database, for the doctor.
 struct DatabaseInspector {
-    private let options: PostgresOptions
-
-    init(_ options: PostgresOptions) {
-        self.options = options
-    }
+    let options: PostgresOptions
 
     func inspect() -> StoreInspection {
-        let found = Mutex<[Int: HostInspection]>([:])
+        let found = Mutex([HostInspection?](repeating: nil, count: options.hosts.count))
         // All at the same time, as each may use up its time without an answer.
         DispatchQueue.concurrentPerform(iterations: options.hosts.count) { index in
             let host = HostInspection(options.hosts[index], options)
             found.withLock { $0[index] = host }
         }
-        let hosts = found.withLock { found in options.hosts.indices.compactMap { found[$0] } }
-        return StoreInspection(hosts, options.durability)
+        return StoreInspection(found.withLock { $0.compactMap(\.self) }, options.durability)
     }
 }
 
@@ -50,17 +45,13 @@ extension HostInspection {
         do throws(PostgresError) {
             let limit = options.timeout
             let parameters = options.parameters(for: host, unanswered: limit)
-            let connection = try BlockingConnection(parameters, until: .now + Nanoseconds(limit))
+            let connection = try BlockingConnection(parameters, until: .now + limit)
             facts = .success(try HostFacts(of: connection))
             guard primary != nil else { return }
+            tables = Result { () throws(PostgresError) in try Schema.check(connection) }
+            if case .failure(let error) = tables, error.mayRetry { throw error }
             do throws(PostgresError) {
-                tables = .success(try Schema.check(connection))
-            } catch {
-                tables = .failure(error)
-                if error.mayRetry { throw error }
-            }
-            do throws(PostgresError) {
-                try Fence.prove(connection.until(.now + Nanoseconds(limit)), within: limit)
+                try Fence.prove(connection.until(.now + limit), within: limit)
             } catch {
                 commitError = error
             }
@@ -101,8 +92,8 @@ extension StoreInspection {
             let facts = latest.primary
         else { return }
         let rules = DurabilityRules(facts, durability)
-        findings += rules.refusals.map { Self.finding($0, isProblem: true) }
-        findings += rules.warnings.map { Self.finding($0, isProblem: false) }
+        findings += rules.refusals.map(\.parts).map { .problem(topic, $0, $1) }
+        findings += rules.warnings.map(\.parts).map { .warning(topic, $0, $1) }
         findings.append(Self.judgeCommit(latest.commitError, facts.address, durability))
         findings.append(
             facts.isClockOff
@@ -110,13 +101,14 @@ extension StoreInspection {
                 : .ok(topic, "the clock of \(facts.address) agrees with this machine's"))
         switch latest.tables {
         case nil: break
-        case .failure(let error)?: findings.append(Self.finding(error.text, isProblem: true))
+        case .failure(let error)?: findings.append(.problem(topic, error.parts.text, error.parts.advice))
         case .success(let row)?:
             findings.append(
                 .ok(topic, "the database has schema \(row.schemaVersion), and this role may do what a server does"))
-            guard row.isDecided else { return }
-            sealing = StoreSealing(
-                keyRing: row.keyRing.map(KeyRing.fingerprint), keyNumbers: Set(row.fingerprints.keys))
+            if !row.isSealed { findings.append(.problem(topic, StoreOpenError.notSealed(place: "the database"))) }
+            sealing = row.keyRing.map {
+                StoreSealing(keyRing: KeyRing.fingerprint($0), keyNumbers: Set(row.fingerprints.keys))
+            }
         }
     }
 
@@ -158,12 +150,13 @@ extension StoreInspection {
         case let error?: .problem(topic, "a commit on \(address) has failed: \(error)", "read its log")
         }
     }
+}
 
-    /// - Parameter sentence: What is wrong, a colon, and what to do about it.
-    private static func finding(_ sentence: String, isProblem: Bool) -> Finding {
-        let parts = sentence.split(separator: ": ", maxSplits: 1).map(String.init)
-        let advice = parts.count == 2 ? parts[1] : "correct that, and run the doctor again"
-        return isProblem ? .problem(topic, parts[0], advice) : .warning(topic, parts[0], advice)
+extension PostgresError {
+    /// What is wrong, and what an operator has to do.
+    fileprivate var parts: (text: String, advice: String) {
+        if case .unexpected(let text, let advice?) = self { return (text, advice) }
+        return (text, state?.advice ?? "correct that, and run the doctor again")
     }
 }
 #endif

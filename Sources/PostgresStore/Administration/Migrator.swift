@@ -14,10 +14,11 @@ extension PostgresStoreProvider {
         let connections = PrimaryConnections(own)
         defer { connections.close() }
         return try connections.performOpening(within: Self.searchTime) { (connection) throws(PostgresError) in
-            // Making an index of a large table takes hours.
-            let patient = connection.until(.now + Nanoseconds(.seconds(86_400)))
+            // An index cannot be dropped before transactions that began earlier have ended.
+            let patient = connection.until(.now + .seconds(3_600))
+            if let fault = connections.facts?.versionFault { throw fault }
             let isNew = try Schema.makeTables(patient)
-            try Schema.makeIndexes(for: options.retention, patient)
+            try Schema.dropFormerIndexes(patient)
             return SchemaMigration(version: Schema.version, isNew: isNew)
         }
     }
@@ -39,26 +40,26 @@ extension Schema {
                 if former == nil {
                     for statement in statements { try connection.run(statement) }
                 }
-                let isCurrent = former.map { $0.schemaVersion == version } ?? true
-                let check = "SELECT 1 FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_key'"
-                if isCurrent, try connection.integer(check) == nil {
-                    for statement in keyChecks { try connection.run(statement) }
+                let isKnown = former.map { $0.schemaVersion == version } ?? true
+                let check = """
+                    SELECT 1 FROM pg_trigger, pg_attribute WHERE tgrelid = 'token'::regclass AND tgname = 'check_key' \
+                    AND attrelid = 'store'::regclass AND attname = 'walk'
+                    """
+                if isKnown, try connection.integer(check) == nil {
+                    for statement in additions { try connection.run(statement) }
                 }
                 return former
             }
         }
-        if let former, let fault = fault(of: former) { throw .unexpected(fault) }
+        if let former, let fault = fault(of: former) { throw fault }
         return former == nil
     }
 
-    /// Makes the indexes that a retention needs.
-    ///
-    /// This may take hours, while servers go on writing.
-    static func makeIndexes(for retention: Retention, _ connection: BlockingConnection) throws(PostgresError) {
+    /// Drops indexes that only servers of version 1.0 use, which then read whole tables to delete what has expired.
+    static func dropFormerIndexes(_ connection: BlockingConnection) throws(PostgresError) {
         try owning(connection) { () throws(PostgresError) in
-            for index in RetentionIndex.needed(by: retention) where try !index.isThere(connection) {
-                try connection.run(index.removal)
-                try connection.run(index.creation)
+            for index in formerIndexes {
+                try connection.run("DROP INDEX CONCURRENTLY IF EXISTS \(index)")
             }
         }
     }

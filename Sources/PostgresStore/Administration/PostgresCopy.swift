@@ -7,18 +7,14 @@ extension BlockingConnection {
     /// Connects to the primary, for one long transaction.
     fileprivate static func toCopy(_ options: PostgresOptions) throws(StoreOpenError) -> BlockingConnection {
         try opening { () throws(PostgresError) in
-            try PrimaryConnections(options).connect(until: .now + Nanoseconds(.seconds(30)))
-                .until(.now + Nanoseconds(.seconds(86_400)))
+            try PrimaryConnections(options).connect(until: .now + .seconds(30))
+                .until(.now + .seconds(86_400))
         }
     }
 }
 
 private func opening<Value>(_ body: () throws(PostgresError) -> Value) throws(StoreOpenError) -> Value {
-    do throws(PostgresError) {
-        return try body()
-    } catch {
-        throw .store(StoreFault(error))
-    }
+    try Result(catching: body).mapError { StoreOpenError.store(StoreFault($0)) }.get()
 }
 
 /// Reads all rows of a store on PostgreSQL as of one moment, while servers go on using it.
@@ -29,49 +25,57 @@ final class PostgresCopySource: CopySource {
     let clockLook: Int64?
     private(set) var unreadable: [String: Int] = [:]
     private let connection: BlockingConnection
+    private let areClear: Bool
     private var coder: RowCoder
     /// Where the next rows begin; nil at the end.
-    private var position: RowPosition? = RowPosition()
+    private var place: RowPlace?
 
-    private static let batch = 1_000
-
-    /// - Parameter keys: Opens the store for its keys. It gets whether the store is sealed, which counts more than the settings; nil
-    ///   if no server has started yet, or if there are no tables.
+    /// - Parameter keys: Opens the store for its keys.
     static func open(
-        _ options: PostgresOptions, _ keys: (_ isSealed: Bool?) throws(StoreOpenError) -> PostgresState
+        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> Sealing
     ) throws(StoreOpenError) -> PostgresCopySource {
         let connection = try BlockingConnection.toCopy(options)
         let row = try opening { () throws(PostgresError) in try StoreRow.read(from: connection) }
-        let state = try keys(row.flatMap { $0.isDecided ? $0.isSealed : nil })
+        // If there are no tables, opening the store fails, and its error says what to do.
+        let sealing = row?.isSealed == false ? nil : try keys()
         return try opening { () throws(PostgresError) in
-            let (now, limit) = (Int64(time(nil)), state.versions.next())
+            let (now, limit) = (Int64(time(nil)), VersionClock().next())
             // Opening the store may have taken so long that the proof made with the connection no longer counts; see Fence.
-            if options.durability == .synchronous {
+            if options.needsProof {
                 try Fence.prove(connection, within: PrimaryConnections.proofTime)
             }
             // All statements see what the first one sees.
             try connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return try PostgresCopySource(connection, state.sealing, at: now, versionLimit: limit.rawValue)
+            return try PostgresCopySource(connection, sealing, at: now, versionLimit: limit.rawValue)
         }
     }
 
+    /// - Parameter sealing: Nil if the rows are not encrypted.
     fileprivate init(
-        _ connection: BlockingConnection, _ sealing: Sealing, at moment: Int64? = nil, versionLimit: Int64 = 0
+        _ connection: BlockingConnection, _ sealing: Sealing?, at moment: Int64? = nil, versionLimit: Int64 = 0
     ) throws(PostgresError) {
         (self.connection, self.moment, self.versionLimit) = (connection, moment, versionLimit)
-        coder = RowCoder(sealing)
+        areClear = sealing == nil
+        coder = RowCoder(sealing ?? Sealing(.random(createdAt: 0)))
         let sessions = try connection.integer("SELECT count(*) FROM session") ?? 0
         count = CopyCount(tokens: try connection.tokenCount(), sessions: Int(sessions))
+        place = try connection.firstPlace()
         clockLook = try connection.integer("SELECT looked_at FROM store WHERE one = 1")
     }
 
     func next() throws(StoreError) -> [CopiedRow] {
         do throws(PostgresError) {
             var rows: [CopiedRow] = []
-            while rows.isEmpty, let start = position {
-                let page = try connection.page(from: start, limit: Self.batch)
-                position = page.next
-                rows = page.rows.opened(&coder) { error, _ in unreadable["\(error)", default: 0] += 1 }
+            while rows.isEmpty, let start = place {
+                let (stored, next) = try connection.rows(after: start, pages: Walk.Stride.long.rawValue)
+                place = next
+                for row in stored where !row.isRemoved {
+                    do throws(SealingError) {
+                        rows.append(areClear ? try row.clear() : try row.opened(&coder))
+                    } catch {
+                        unreadable["\(error)", default: 0] += 1
+                    }
+                }
             }
             return rows
         } catch {
@@ -92,13 +96,13 @@ final class PostgresCopyTarget: CopyTarget {
     ///   - options: Where the database is.
     ///   - keys: Opens the store for its keys.
     init(
-        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> PostgresState
+        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> Sealing
     ) throws(StoreOpenError) {
         let connection = try BlockingConnection.toCopy(options)
         let refusal = try opening { () throws(PostgresError) in try Self.refusal(connection) }
         if let refusal { throw .store(StoreFault(refusal)) }
         self.connection = connection
-        sealing = try keys().sealing
+        sealing = try keys()
         coder = RowCoder(sealing)
     }
 
@@ -148,11 +152,7 @@ final class PostgresCopyTarget: CopyTarget {
     }
 
     private func writing<Value>(_ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {
-        do throws(PostgresError) {
-            return try body()
-        } catch {
-            throw .write(StoreFault(error))
-        }
+        try Result(catching: body).mapError { StoreError.write(StoreFault($0)) }.get()
     }
 }
 #endif

@@ -9,23 +9,13 @@ extension StoreAgreement: KeyRingAdministrator {
     /// How long it may take to find rows that a key has sealed, as PostgreSQL reads the whole tables.
     private static let scanTime = Duration.seconds(6 * 3_600)
 
-    private var sealedRing: KeyRing {
-        guard let ring else { preconditionFailure("the store is sealed") }
-        return ring
-    }
-
-    private func perform<Value>(
-        _ body: (BlockingConnection) throws(PostgresError) -> Value
-    ) throws(StoreError) -> Value {
-        try connections.perform(within: PostgresAdministrator.stepTime, body)
-    }
-
-    var fileFault: KeyRingError? { state.sealing.fault(of: file) }
+    /// Nil also until the store is open, as there is no ring in use yet.
+    var fileFault: KeyRingError? { state.refusalOfOperators == nil ? state.sealing.fault(of: file) : nil }
 
     func keys() async throws(StoreError) -> [SealingKey] {
         try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()
-            return sealedRing.keys.map { SealingKey($0, sealing: row.sealingKey ?? $0.number) }
+            return ring.keys.map { SealingKey($0, sealing: row.sealingKey ?? $0.number) }
         }
     }
 
@@ -42,12 +32,12 @@ extension StoreAgreement: KeyRingAdministrator {
 
     private func addKeyNow() throws(StoreError) -> SealingKey {
         let row = try look()
-        try checkKeys(try completeFile(), row)
+        if let fault = mismatch(try completeFile(), row) { throw .keyRing(fault) }
         // Otherwise the new key could get the number of another key in the database.
-        if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
+        if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
             throw addedElsewhere(missing)
         }
-        let active = row.sealingKey ?? sealedRing.active.number
+        let active = row.sealingKey ?? ring.active.number
         if let newest = row.fingerprints.keys.max(), newest != active {
             throw .refused(
                 "key \(newest) was added before, and waits; when all servers have it, run token-cache keyring rotate"
@@ -61,13 +51,13 @@ extension StoreAgreement: KeyRingAdministrator {
             let key = SealingKey(new.newest, sealing: active)
             // First the database, where only one server can add a key of this number: with another one in its file, a
             // server could store nothing.
-            let isAdded = try perform { (connection) throws(PostgresError) in
+            let isAdded = try connections.perform { (connection) throws(PostgresError) in
                 try StoreRow.add(key.number, key.fingerprint, to: connection)
             }
             guard isAdded else { throw addedElsewhere(key.number) }
             return new
         }
-        return SealingKey(sealedRing.newest, sealing: active)
+        return SealingKey(ring.newest, sealing: active)
     }
 
     private func addedElsewhere(_ number: Int) -> StoreError {
@@ -78,25 +68,18 @@ extension StoreAgreement: KeyRingAdministrator {
             """)
     }
 
-    /// Like `check`, with the error of an administrator's call.
-    private func checkKeys(_ ring: KeyRing, _ row: StoreRow) throws(StoreError) {
-        do throws(KeyRingError) {
-            try check(ring, row)
-        } catch {
-            throw .keyRing(error)
-        }
-    }
-
     func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
-        try await connections.onThread { [self] () throws(StoreError) in
+        let (key, isNew) = try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()
-            try checkKeys(try completeFile(), row)
-            guard let key = sealedRing.numberedKey(number) else {
+            if let fault = mismatch(try completeFile(), row) { throw .keyRing(fault) }
+            guard let key = ring.numberedKey(number) else {
                 throw .refused(
                     "the key ring \(file.path) has no key \(number); token-cache keyring list shows those it has"
                 )
             }
-            let isUsed = try perform { (connection) throws(PostgresError) in try StoreRow.use(number, on: connection) }
+            let isUsed = try connections.perform { (connection) throws(PostgresError) in
+                try StoreRow.use(number, on: connection)
+            }
             guard isUsed else {
                 throw .refused(
                     """
@@ -105,8 +88,11 @@ extension StoreAgreement: KeyRingAdministrator {
                 )
             }
             try look()
-            return SealingKey(key, sealing: number)
+            return (SealingKey(key, sealing: number), row.sealingKey != number)
         }
+        // Until the other servers have looked, they seal with the former key.
+        if isNew { try? await Task.sleep(for: interval * 1.25) }
+        return key
     }
 
     func retireKey(numbered number: Int) async throws(StoreError) {
@@ -114,95 +100,69 @@ extension StoreAgreement: KeyRingAdministrator {
             let row = try look()
             try refuseToRetire(number, row)
             // Done first: if the file cannot be changed, this fails, and the key is not retired in the database only.
-            let kept = try sealedRing.numberedKey(number).flatMap { (key) throws(StoreError) in
+            let kept = try ring.numberedKey(number).flatMap { (key) throws(StoreError) in
                 try state.sealing.keepFile(file, with: key)
             }
-            let isRetired = try longWork.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
-                try StoreRow.retire(number, on: connection)
-            }
-            guard isRetired else {
+            if let refusal = try retireInDatabase(number) {
                 // The kept name is one of the file in use; the next change must not find that file under it.
                 if let kept { _ = unsafe unlink(kept) }
                 try refuseToRetire(number, try look())
-                throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
+                throw refusal
             }
-            guard sealedRing.numberedKey(number) != nil else { return }
+            guard ring.numberedKey(number) != nil else { return }
             try FileReplacement.withLock(onFolderOf: file.path) { () throws(StoreError) in
                 try change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
             }
         }
     }
 
+    /// Lets no further row be sealed with a key, unless it opens one.
+    ///
+    /// The database refuses to retire a key that a row has, whether or not the row opens. So damaged rows get another number first,
+    /// which shows that they had this one.
+    ///
+    /// - Returns: Why the key has to stay, if a row needs it or may need it.
+    private func retireInDatabase(_ number: Int) throws(StoreError) -> StoreError? {
+        try connections.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
+            do throws(PostgresError) {
+                if try retire(number, on: connection) { return nil }
+                return .refused(
+                    "tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
+            } catch {
+                guard error.isOfDamage else { throw error }
+                return .refused("key \(number) stays, as rows that cannot be read may be sealed with it: \(error)")
+            }
+        }
+    }
+
+    private func retire(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {
+        if try StoreRow.retire(number, on: connection) { return true }
+        _ = try StoreRow.add(Statement.damagedKeyNumber(number), "", to: connection)
+        var coder = RowCoder(state.sealing)
+        var place: RowPlace? = try connection.firstPlace()
+        while let start = place {
+            let (rows, next) = try connection.rows(after: start, pages: Walk.Stride.long.rawValue, keyNumber: number)
+            guard rows.allSatisfy({ $0.isDamaged(&coder) }) else { return false }
+            let kept = rows.map { $0.resealed(keyNumber: Statement.damagedKeyNumber(number)) }
+            _ = try connection.replace(kept, in: start.table)
+            place = next
+        }
+        return try StoreRow.retire(number, on: connection)
+    }
+
     /// Refuses to retire a key that must stay.
     ///
     /// A key that the ring lacks may be retired, as the ring that had it may be lost.
     private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
-        guard sealedRing.numberedKey(number) != nil || row.fingerprints[number] != nil else {
+        guard ring.numberedKey(number) != nil || row.fingerprints[number] != nil else {
             throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
-        guard number != row.sealingKey, number != sealedRing.active.number else {
+        guard number != row.sealingKey, number != ring.active.number else {
             throw .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
         }
-        guard number != sealedRing.newest.number else {
+        guard number != ring.newest.number else {
             throw .refused("key \(number) is the newest, and the next one would get its number; it has to stay")
         }
-    }
-
-    // MARK: - Rekeying
-
-    /// How many rows are read at a time.
-    private static let pageCount = 200
-
-    func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let (total, _) = try await connections.onThread { [self] () throws(StoreError) in
-            let total = try perform { (connection) throws(PostgresError) in try connection.tokenEstimate().tokens }
-            return (total, try completeFile())
-        }
-        progress(StoreProgress(done: 0, total: total))
-        var result = Rekeying()
-        try await result.run(from: RowPosition(), of: total, telling: progress) { (start) async throws(StoreError) in
-            try await connections.onThread { [self] () throws(StoreError) in try rekey(from: start) }
-        }
-        return result
-    }
-
-    private typealias Step = RekeyingStep<RowPosition>
-
-    private func rekey(from start: RowPosition) throws(StoreError) -> Step {
-        let page = try perform { (connection) throws(PostgresError) in
-            try connection.page(from: start, limit: Self.pageCount)
-        }
-        var step = Step(next: page.next)
-        step.seen = start.areSessions ? 0 : page.rows.count
-        var coder = RowCoder(state.sealing)
-        var tokens: [(row: Row, version: TokenVersion)] = []
-        var sessions: [(row: SessionRow, former: Int)] = []
-        let active = sealedRing.active.number
-        for row in page.rows where row.keyNumber != active {
-            do throws(SealingError) {
-                switch try row.opened(&coder) {
-                case .token(let token, let times, let version):
-                    tokens.append((try coder.row(of: token, times), version))
-                case .session(let opened, _):
-                    sessions.append((try coder.row(of: opened.session, opened.key), row.keyNumber))
-                }
-            } catch {
-                switch error {
-                // Every row would fail for the same reason.
-                case .refused: throw .sealing(error)
-                case .missingKey, .tampered, .malformed, .misplaced: step.unreadable += 1
-                }
-            }
-        }
-        step.rekeyed = tokens.count
-        guard !tokens.isEmpty || !sessions.isEmpty else { return step }
-        try perform { (connection) throws(PostgresError) in
-            try connection.transaction { () throws(PostgresError) in
-                if !tokens.isEmpty { try connection.replace(tokens) }
-                try connection.replace(sessions)
-            }
-        }
-        return step
     }
 }
 #endif

@@ -15,7 +15,8 @@ final class StoreAgreement: Sendable {
     private let options: StoreOptions
     let state: PostgresState
     let connections: PrimaryConnections
-    let longWork: PrimaryConnections
+    /// The time between two looks, on each server.
+    let interval: Duration
     /// Lets one look or change of the file run at a time.
     private let turn = Semaphore(value: 1)
 
@@ -23,21 +24,21 @@ final class StoreAgreement: Sendable {
     private static let lookTime = Duration.seconds(4)
 
     /// - Parameters:
-    ///   - options: Say where the key ring is, and whether the store is sealed.
+    ///   - options: Say where the key ring is.
     ///   - state: Gets the keys.
-    ///   - connections: Used for steps that take milliseconds.
-    ///   - longWork: Used for work that takes hours.
+    ///   - connections: Used one at a time.
+    ///   - interval: The time between two looks, after which a new key seals on all servers.
     init(
         _ options: StoreOptions, _ state: PostgresState, _ connections: PrimaryConnections,
-        _ longWork: PrimaryConnections
+        lookingEvery interval: Duration
     ) {
-        (self.options, self.state, self.connections, self.longWork) = (options, state, connections, longWork)
+        (self.options, self.state, self.connections, self.interval) = (options, state, connections, interval)
     }
 
     var file: KeyRingFile { options.keyRing }
 
-    /// The ring in use; nil in the clear.
-    var ring: KeyRing? { state.sealing.ring }
+    /// The ring in use.
+    var ring: KeyRing { state.sealing.ring }
 
     // MARK: - Starting
 
@@ -48,55 +49,36 @@ final class StoreAgreement: Sendable {
     ///
     /// - Parameter limit: How long a step may take, including the search for the primary.
     func open(within limit: Duration) throws(StoreOpenError) {
-        var row = try read(within: limit)
+        var row = try connections.performOpening(within: limit, Schema.check)
         var chosen = try choose(row)
         if !row.isDecided {
-            let wanted = decision(chosen, row)
+            // The newest key seals, and rows may be sealed with every key.
+            var wanted = row
+            (wanted.keyRing, wanted.sealingKey) = (chosen.identity, chosen.ring.newest.number)
+            wanted.fingerprints = chosen.ring.fingerprints()
             try decide(wanted, within: limit)
-            row = try read(within: limit)
+            row = try connections.performOpening(within: limit, Schema.check)
             // Another server may have been first. If that one uses the same file, it may even have decided for the ring made here.
-            if row.keyRing != wanted.keyRing || row.isSealed != wanted.isSealed {
+            if row.keyRing != wanted.keyRing {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
                 chosen = try choose(row)
             }
         }
         if chosen.isNew { state.report(.madeKeyRing(path: file.path)) }
-        if let ring = chosen.ring {
-            if let group = file.volumeGroup { state.report(.keyRingOpenToGroup(path: file.path, group: group)) }
-            do throws(KeyRingError) {
-                try check(ring, row)
-            } catch {
-                throw .keyRing(error)
-            }
-            let active = row.sealingKey.flatMap(ring.numberedKey)
-            state.sealing.replace(.sealed(active.map { ring.activating($0.number) } ?? ring))
-        }
-        judge(nil, row)
+        let ring = chosen.ring
+        if let group = file.volumeGroup { state.report(.keyRingOpenToGroup(path: file.path, group: group)) }
+        if let fault = mismatch(ring, row) { throw .keyRing(fault) }
+        let active = row.sealingKey.flatMap(ring.numberedKey)
+        state.sealing.replace(active.map { ring.activating($0.number) } ?? ring)
+        judge(.success(ring), row)
         // Of a new store, the database's clock decides whether this machine's is right.
         let database = connections.facts.map { Int64(time(nil)) + $0.clockDifference / 1_000_000 }
         state.clock.use { $0 = ExpiryClock(saved: row.lookedAt ?? database, at: .now) }
         state.noteOpened()
     }
 
-    private func read(within limit: Duration) throws(StoreOpenError) -> StoreRow {
-        try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
-            try Schema.check(connection)
-        }
-    }
-
     private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice {
-        try file.ring(
-            fitting: row.keyRing ?? [], isEmpty: !row.isDecided, isSealed: options.isSealed, of: "the database")
-    }
-
-    /// The row for the first server to write: the newest key seals, and rows may be sealed with every key.
-    private func decision(_ chosen: KeyRingChoice, _ row: StoreRow) -> StoreRow {
-        var row = row
-        row.isSealed = chosen.ring != nil
-        guard let ring = chosen.ring else { return row }
-        (row.keyRing, row.sealingKey) = (chosen.identity, ring.newest.number)
-        row.fingerprints = ring.fingerprints()
-        return row
+        try file.ring(fitting: row.keyRing ?? [], isEmpty: !row.isDecided, of: "the database")
     }
 
     /// Writes what this server has decided, unless another server, or an earlier attempt of this one, was first.
@@ -122,10 +104,9 @@ final class StoreAgreement: Sendable {
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)
         // Read before the database: a key is retired there first, and would otherwise seem to be missing from the file.
-        let found = ring.map(load)
-        let row = try connections.perform(or: StoreError.read, within: Self.lookTime) {
-            (connection) throws(PostgresError) in try StoreRow.read(from: connection)
-        }
+        let present = ring
+        let found = Result { () throws(KeyRingError) in try file.load(like: present) }
+        let row = try connections.perform(or: StoreError.read, within: Self.lookTime, StoreRow.read)
         let fault = judge(found, row)
         guard let row, row.schemaVersion == Schema.version else { throw .refused(fault ?? "") }
         return row
@@ -134,11 +115,11 @@ final class StoreAgreement: Sendable {
     /// Makes this server seal as the database says, or not at all; reports when that begins and when it is over.
     ///
     /// - Parameters:
-    ///   - found: The ring in the file; nil if the file was not read.
+    ///   - found: The ring in the file.
     ///   - row: Nil if the tables are gone.
     /// - Returns: Why nothing may be sealed; nil if it may.
     @discardableResult
-    private func judge(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
+    private func judge(_ found: Result<KeyRing, KeyRingError>, _ row: StoreRow?) -> String? {
         let fault = disagreement(found, row)
         let former = state.sealing.refusal
         state.sealing.refuse(fault)
@@ -150,17 +131,16 @@ final class StoreAgreement: Sendable {
         return fault
     }
 
-    private func disagreement(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
+    private func disagreement(_ found: Result<KeyRing, KeyRingError>, _ row: StoreRow?) -> String? {
         guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
-        if let fault = Schema.fault(of: row) { return fault }
+        if let fault = Schema.fault(of: row) { return fault.text }
         let present = ring
-        guard row.isSealed == (present != nil), row.keyRing == present?.identity() else {
+        guard row.keyRing == present.identity() else {
             return """
                 the database is now sealed with another key ring, or not at all: it was changed or replaced. Stop the servers, and \
                 restore the database or the key ring
                 """
         }
-        guard let present else { return nil }
         let keys = keys(found, present, row)
         let numbers = keys.map(\.number)
         let missing = row.fingerprints.keys.filter { !numbers.contains($0) }.sorted()
@@ -168,15 +148,11 @@ final class StoreAgreement: Sendable {
         let active = row.sealingKey.flatMap { numbers.contains($0) ? $0 : nil }
         let former = numbers.contains(present.active.number) ? present.active.number : nil
         let new = KeyRing(index: present.index, keys: keys, active: active ?? former)
-        do throws(KeyRingError) {
-            // Checked before it is used: with a wrong key, rows would seem to have been tampered with.
-            try check(new, row)
-        } catch {
-            return "\(error); nothing can be stored here until then"
-        }
+        // Compared before the ring is used: with a wrong key, rows would seem to have been tampered with.
+        if let fault = mismatch(new, row) { return "\(fault); nothing can be stored here until then" }
         let isSame = keys.elementsEqual(present.keys) { $0.number == $1.number && $0.key.hasBytes(of: $1.key) }
         if !isSame || new.active.number != present.active.number {
-            state.sealing.replace(.sealed(new))
+            state.sealing.replace(new)
             if let active, active != present.active.number { state.say(.note, "key \(active) seals from now on") }
         }
         for number in missing where number != row.sealingKey {
@@ -197,14 +173,13 @@ final class StoreAgreement: Sendable {
 
     /// The keys to use: those of the file, or the present ones if the file lacks one that rows may be sealed with.
     private func keys(
-        _ found: Result<KeyRing, KeyRingError>?, _ present: KeyRing, _ row: StoreRow
+        _ found: Result<KeyRing, KeyRingError>, _ present: KeyRing, _ row: StoreRow
     ) -> [KeyRing.NumberedKey] {
         switch found {
-        case nil: return present.keys
-        case .failure(let error)?:
+        case .failure(let error):
             state.sayOnce(.warning, "\(error); the ring that was read before stays in use")
             return present.keys
-        case .success(let new)?:
+        case .success(let new):
             let lost = present.keys.first { key in
                 new.numberedKey(key.number) == nil && row.fingerprints[key.number] != nil
             }
@@ -214,26 +189,16 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    /// Throws if a key of the ring differs from the database's key of that number.
-    func check(_ ring: KeyRing, _ row: StoreRow) throws(KeyRingError) {
+    /// Says which key of the ring differs from the database's key of that number; nil if none does.
+    func mismatch(_ ring: KeyRing, _ row: StoreRow) -> KeyRingError? {
         for (number, own) in ring.fingerprints() {
             guard let stores = row.fingerprints[number], stores != own else { continue }
-            throw .otherKey(number: number, path: file.path, own: own, stores: stores)
+            return .otherKey(number: number, path: file.path, own: own, stores: stores)
         }
+        return nil
     }
 
     // MARK: - The file
-
-    /// Reads the ring in the file; fails if it is not the present ring.
-    ///
-    /// Its keys may differ, see `check`.
-    private func load(_ present: KeyRing) -> Result<KeyRing, KeyRingError> {
-        do throws(KeyRingError) {
-            return .success(try file.load(like: present))
-        } catch {
-            return .failure(error)
-        }
-    }
 
     /// Reads the ring in the file; fails if the file lacks a key in use: after a restart, this server could not read what that key
     /// has sealed.

@@ -5,8 +5,8 @@ import TokenStore
 
 /// The background work of a server, on a thread of its own.
 ///
-/// It opens the store if the database could not be reached at first, looks at what servers have agreed on, and deletes what has
-/// expired. After requests have failed and no client sends further ones, it tries whether they would still fail: a server whose
+/// It opens the store if the database could not be reached at first, looks at what servers have agreed on, and takes steps of the
+/// walk. After requests have failed and no client sends further ones, it tries whether they would still fail: a server whose
 /// requests fail is not ready, so a load balancer may send it none, and without trials it could not learn that, for example, a disk
 /// has room again.
 ///
@@ -15,18 +15,10 @@ final class Upkeep: Sendable {
     private let connections: PrimaryConnections
     private let state: PostgresState
     private let agreement: StoreAgreement
-    private let times: Times
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
     private let alarm = Semaphore()
     private let finished = Semaphore()
-
-    struct Times: Sendable {
-        /// The time between two looks at what servers have agreed on, after which a new key seals on all of them.
-        var look = Duration.seconds(3)
-        /// The longest time between two rounds of deletions.
-        var deletion = Duration.seconds(60)
-    }
 
     /// How long a step of opening the store may take; after that the server begins to listen, and tries again.
     static let openingTime = Duration.seconds(3)
@@ -35,18 +27,18 @@ final class Upkeep: Sendable {
     private static let openingPauses = (database: Int64(200), operator: Int64(2_000))
     /// The longest time between two trials.
     private static let pause = Duration.seconds(1)
+    /// How long a step of the walk may take, and when the next one is tried after one that failed.
+    private static let stepTime = Duration.seconds(10)
+    private static let pauseAfterFailure = Duration.seconds(30)
     /// How long a trial may take.
     private static let limit = Duration.seconds(4)
 
     /// - Parameters:
     ///   - connections: Used one at a time.
-    ///   - state: Has the retention; gets the counts.
+    ///   - state: Has the retention; gets what the walk finds.
     ///   - agreement: Opens the store, and looks which key seals.
-    ///   - times: Tests use shorter ones.
-    init(
-        _ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times
-    ) {
-        (self.connections, self.state, self.agreement, self.times) = (connections, state, agreement, times)
+    init(_ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement) {
+        (self.connections, self.state, self.agreement) = (connections, state, agreement)
     }
 
     /// Starts the thread, unless it was started before.
@@ -69,16 +61,16 @@ final class Upkeep: Sendable {
                     pause = self.pause(after: error)
                 }
             }
-            var sweeper = Sweeper(connections, state, interval: times.deletion)
-            var nextLook = MonotonicTime.now + Nanoseconds(times.look)
+            var nextStep = MonotonicTime.now
+            var nextLook = MonotonicTime.now + agreement.interval
             while !isStopped.load(ordering: .acquiring) {
                 if nextLook <= .now || state.hasRefusedKey.load(ordering: .relaxed) {
                     look()
-                    nextLook = .now + Nanoseconds(times.look)
+                    nextLook = .now + agreement.interval
                 }
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
-                sweeper.proceed()
-                alarm.wait(atMost: min(Self.pause, times.look, sweeper.pause))
+                if nextStep <= .now { nextStep = .now + walk() }
+                alarm.wait(atMost: min(Self.pause, agreement.interval, .nanoseconds((nextStep - .now).count)))
             }
             finished.signal()
         }
@@ -106,11 +98,6 @@ final class Upkeep: Sendable {
         return .milliseconds(Int64.random(in: pause / 2...pause))
     }
 
-    /// Makes the thread look at once, as the retention has changed.
-    func wake() {
-        alarm.signal()
-    }
-
     /// Ends the thread, and waits for that, but not long for a database that does not answer.
     func stop() {
         isStopped.store(true, ordering: .releasing)
@@ -129,15 +116,28 @@ final class Upkeep: Sendable {
         }
     }
 
-    private func attempt(_ isWrite: Bool) {
+    /// Takes a step of the walk, if one is due; returns the pause before the next look.
+    private func walk() -> Duration {
         do throws(StoreError) {
-            try connections.perform(within: Self.limit) { (connection) throws(PostgresError) in
-                if isWrite { try Self.write(connection) } else { try connection.run("SELECT value FROM token LIMIT 1") }
+            return try connections.perform(within: Self.stepTime) { (connection) throws(PostgresError) in
+                try Walk(state: state).step(on: connection).pause
             }
-            state.noteSuccess(isWrite: isWrite)
         } catch {
-            // Clients' requests have reported it.
+            // If the database cannot be reached, clients' requests report that.
+            if !error.mayRetry, !state.isClosed.load(ordering: .acquiring) {
+                let text = "expired tokens and sessions are hidden, but rows cannot be looked after for now: \(error)"
+                state.sayOnce(.warning, text)
+            }
+            return Self.pauseAfterFailure
         }
+    }
+
+    private func attempt(_ isWrite: Bool) {
+        let success: Void? = try? connections.perform(within: Self.limit) { (connection) throws(PostgresError) in
+            if isWrite { try Self.write(connection) } else { try connection.run("SELECT value FROM token LIMIT 1") }
+        }
+        // If it fails, clients' requests have already reported why.
+        if success != nil { state.noteSuccess(isWrite: isWrite) }
     }
 
     /// Stores a token, rolls that back, and commits: this leaves nothing behind, but fails if the disk has no room.

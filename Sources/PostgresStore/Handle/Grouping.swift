@@ -7,11 +7,6 @@ enum Grouping {
     private static let bytesTogether = 4 << 20
     /// How many operations may wait for answers on one connection.
     static let operationsUnderWay = 1_024
-    /// How many groups with writes may wait for answers on one connection.
-    ///
-    /// While the server works on one, the writes of the next one gather. If that one were sent earlier, it would have fewer writes,
-    /// and hardly begin sooner.
-    static let commitsUnderWay = 1
 
     /// Takes the operations of the next group, in the order in which they are to lock their rows.
     ///
@@ -78,10 +73,11 @@ enum SharedStatement: Equatable {
     /// Stores tokens unless later versions are there; each key at most once.
     case store
 
-    /// From how many operations on it costs less than a statement for each.
+    /// The least number of operations for which it is used.
     ///
-    /// Setting up a search for several keys takes the server as long as two or three searches for one key.
-    var leastOperations: Int { self == .store ? 2 : 4 }
+    /// Fewer reads get a statement each, as setting up a search for several keys takes the server as long as two or three searches
+    /// for one key. There is no other statement that only stores.
+    var leastOperations: Int { self == .store ? 1 : 4 }
 
     /// The most bytes of a value that is read together with others, as libpq keeps the whole answer to a statement in memory.
     static let longestValue = 64 << 10

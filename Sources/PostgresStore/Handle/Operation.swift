@@ -23,8 +23,6 @@ class Operation {
     var mayHaveLanded = false
     /// Whether it has ended, so that its completion is not called again.
     var isOver = false
-    /// Whether it was sent to the database.
-    var hasBeenSent = false
     /// Whether it needs a transaction of its own: a shared one has failed, or it locks rows of a user that is not known.
     var isAlone = false
     /// Whether it waits for no lock, and so is sent after all that do: nobody then waits long for what it locks.
@@ -147,11 +145,8 @@ final class FetchOperation: AnsweredOperation<Fetched> {
     }
 
     override func take(_ result: borrowing QueryResult, row: Int?) {
-        do throws(StoreError) {
-            outcome = .success(
-                try row.map { (row) throws(StoreError) in try rows.opened(result, row, key) } ?? .nothing)
-        } catch {
-            outcome = .failure(error)
+        outcome = Result { () throws(StoreError) in
+            try row.map { (row) throws(StoreError) in try rows.opened(result, row, key) } ?? .nothing
         }
     }
 }
@@ -188,11 +183,9 @@ final class SessionOperation<Value>: AnsweredOperation<Value> {
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
-        do throws(StoreError) {
+        outcome = Result { () throws(StoreError) in
             try takeAnswer(result, statements[statement].statement, &value)
-            outcome = .success(value)
-        } catch {
-            outcome = .failure(error)
+            return value
         }
     }
 }

@@ -7,8 +7,9 @@ import System
 final class Pipeline {
     let ready: ReadyConnection
     private(set) var groups: [Group] = []
-    /// Groups whose answers wait for a proof that this server was still the primary when they came.
-    var held: HeldAnswers<Group>
+    let proof: Proof
+    /// Groups whose answers wait for a proof that this server was still the primary when they came, in the order of the answers.
+    var held: [(group: Group, answeredAt: MonotonicTime)] = []
     /// When something last arrived.
     private var receivedAt = MonotonicTime(nanoseconds: 0)
     /// Whether the handle waits for the socket to become writable.
@@ -22,7 +23,6 @@ final class Pipeline {
         /// How many statements were answered.
         fileprivate var answered = 0
         let sentAt: MonotonicTime
-        let isFence: Bool
         /// Whether its transaction has ended, and `Statement.confirm` has not been answered yet.
         fileprivate var awaitsConfirmation = false
         /// The first error, of a statement or the commit.
@@ -31,6 +31,9 @@ final class Pipeline {
         fileprivate(set) var warning: PostgresError?
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
+
+        /// Whether it is only a commit that proves the server to be the primary.
+        var isFence: Bool { operations.isEmpty }
 
         var isWrite: Bool { operations.contains(where: \.isWrite) }
 
@@ -41,7 +44,7 @@ final class Pipeline {
     }
 
     init(_ ready: ReadyConnection, _ proof: Proof) {
-        (self.ready, held) = (ready, HeldAnswers(proof))
+        (self.ready, self.proof) = (ready, proof)
         proof.note(ready.provenAt)
     }
 
@@ -62,7 +65,6 @@ final class Pipeline {
     ///
     /// Also if this throws, the operations are in `groups`, as some of them may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
-        for operation in operations { operation.hasBeenSent = true }
         let parts = Grouping.parts(of: operations)
         let takers = parts.flatMap { part in
             let count = part.shared == nil ? operations[part.operations.lowerBound].statementCount : 1
@@ -70,7 +72,7 @@ final class Pipeline {
                 Grouping.Part(shared: part.shared, operations: part.operations, statement: statement)
             }
         }
-        let group = Group(operations: operations, takers: takers, sentAt: now, isFence: false)
+        let group = Group(operations: operations, takers: takers, sentAt: now)
         groups.append(group)
         for part in parts {
             if let shared = part.shared {
@@ -94,7 +96,7 @@ final class Pipeline {
 
     /// Sends a commit that proves the server to be the primary.
     func sendFence(at now: MonotonicTime) throws(PostgresError) {
-        let group = Group(operations: [], takers: [], sentAt: now, isFence: true)
+        let group = Group(operations: [], takers: [], sentAt: now)
         groups.append(group)
         try connection.send(.fence, [])
         try end(group)
@@ -117,7 +119,12 @@ final class Pipeline {
             case .skipped: break
             case .failed(let error):
                 if connection.isLost { throw error }
-                if groups[0].failure == nil { groups[0].failure = error }
+                // The transaction itself was committed if only the question has failed whether a standby has it.
+                if groups[0].awaitsConfirmation {
+                    groups[0].warning = groups[0].warning ?? error
+                } else if groups[0].failure == nil {
+                    groups[0].failure = error
+                }
             case .synchronized:
                 groups[0].warning = groups[0].warning ?? connection.takeWarning()
                 if !groups[0].awaitsConfirmation, isConfirmed(groups[0]) {
@@ -125,7 +132,7 @@ final class Pipeline {
                     continue
                 }
                 ended.append(groups.removeFirst())
-                if let last = ended.last, last.hasProven { held.proof.note(last.sentAt) }
+                if let last = ended.last, last.hasProven { proof.note(last.sentAt) }
             }
         }
         if connection.isLost { throw .connection("PostgreSQL has closed the connection") }
@@ -157,7 +164,15 @@ final class Pipeline {
     ///   - group: One without a failure.
     ///   - answeredAt: When its answer came.
     func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
-        !ready.needsProof || group.hasWritten || held.isProven(answeredAt: answeredAt)
+        !ready.needsProof || group.hasWritten || proof.counts(forAnswerAt: answeredAt)
+    }
+
+    /// Takes the held groups that are proven by now.
+    func takeProven() -> [Group] {
+        // A proof that counts for one group counts for earlier ones.
+        let proven = held.prefix { proof.counts(forAnswerAt: $0.answeredAt) }.map(\.group)
+        held.removeFirst(proven.count)
+        return proven
     }
 }
 

@@ -1,5 +1,4 @@
 #if PostgreSQL
-import Synchronization
 import System
 import TokenStore
 
@@ -14,20 +13,14 @@ extension PostgresStoreHandle {
             })
     }
 
-    /// Takes what the finder has found for a slot.
-    func take(_ finding: PrimaryFinder.Finding, _ index: Int) {
-        switch finding {
-        case .connection(let found):
-            slots[index].isOrdered = false
+    /// Takes what the finder has found for a slot; see `PrimaryFinder.Order`.
+    func take(_ found: ReadyConnection?, _ index: Int) {
+        slots[index].isOrdered = false
+        if let found {
             adopt(found, index)
-        case .noOtherPrimary(let server, let since):
-            // This is as good as a proof, so reads count although no standby acknowledges a commit.
-            state.proofs.proof(of: server).note(since)
-            releaseHeld()
-        case .nothing:
-            slots[index].isOrdered = false
-            // The order was for a replacement, but the connection may have been lost since.
-            if slots[index].pipeline == nil { order(index) }
+        } else if slots[index].pipeline == nil {
+            // The connection that was to be replaced has been lost since.
+            order(index)
         }
         setTimer()
     }
@@ -51,7 +44,7 @@ extension PostgresStoreHandle {
         }
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.count { $0.noteProof(begunAt: found.provenAt) } }
-        state.note { $0.noteConnected(found.server.address, found.description, at: $1) }
+        state.note { $0.noteConnected(found.server.address, found.facts.description, at: $1) }
         // Operations that wait in slots without a connection are distributed again, so some are sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
         for other in slots where other.pipeline == nil { other.queue = [] }
@@ -64,17 +57,14 @@ extension PostgresStoreHandle {
     /// If only reads wait, a second is enough, as they wait for no other transaction.
     private func isHopeless(_ pipeline: Pipeline) -> Bool {
         guard let since = pipeline.silentSince else { return false }
-        let half = Nanoseconds(options.timeout).count / 2
-        let isReading = !pipeline.groups.contains { $0.isWrite || $0.isFence }
-        return (MonotonicTime.now - since).count > (isReading ? min(half, Self.patienceWithReads.count) : half)
+        let half = Nanoseconds(options.timeout / 2)
+        let isReading = pipeline.groups.allSatisfy { $0.kind == .read }
+        return MonotonicTime.now - since > (isReading ? min(half, Self.patienceWithReads) : half)
     }
 
-    /// Drops the connections to servers that must no longer be used, as their settings have changed.
-    func leaveRefusedServers() {
-        for (index, slot) in slots.enumerated() {
-            guard let server = slot.pipeline?.ready.server, let reason = state.refusedServers.reason(server) else {
-                continue
-            }
+    /// Drops the connections to a server that must no longer be used, as its settings have changed.
+    func leave(_ server: ServerIdentity, _ reason: String) {
+        for (index, slot) in slots.enumerated() where slot.pipeline?.ready.server == server {
             lose(index, .unexpected(reason))
         }
     }
@@ -99,22 +89,19 @@ extension PostgresStoreHandle {
         for (index, slot) in slots.enumerated() {
             giveUpWaiting(slot)
             guard let pipeline = slot.pipeline else { continue }
-            for operation in pipeline.held.answers.flatMap(\.operations) where operation.isLate {
-                giveUp(operation)
-            }
-            pipeline.held.drop { $0.operations.allSatisfy(\.isOver) }
+            giveUpLate(pipeline.held.map(\.group))
+            // There may be no proof for hours.
+            pipeline.held.removeAll { $0.group.operations.allSatisfy(\.isOver) }
             guard let since = pipeline.waitingSince else { continue }
             let waited = now - since
-            if waited.count > Self.patience.count, slot.searchAgainAt < now {
+            if waited > Self.patience, slot.searchAgainAt < now {
                 order(index, isReplacement: true)
             }
-            guard waited.count > Nanoseconds(options.timeout).count else { continue }
-            if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {
+            guard waited > Nanoseconds(options.timeout) else { continue }
+            if pipeline.groups.contains(where: { $0.kind != .read }) {
                 // The connection stays open. If it were closed, the server's process would still wait, for a standby or another
                 // transaction, and with many such processes the server would soon accept no connection.
-                for operation in pipeline.groups.flatMap(\.operations) where operation.isLate {
-                    giveUp(operation)
-                }
+                giveUpLate(pipeline.groups)
             } else {
                 lose(index, .timedOut("\(pipeline.ready.server.address) has not answered within \(options.timeout)"))
             }
@@ -123,16 +110,22 @@ extension PostgresStoreHandle {
         if !delayed.isEmpty || slots.contains(where: { !$0.isIdle }) { setTimer() }
     }
 
+    private func giveUpLate(_ groups: [Pipeline.Group]) {
+        for operation in groups.flatMap(\.operations) where operation.isLate { giveUp(operation) }
+    }
+
     /// Gives up operations that could not be sent in time, and drops those that no client waits for any longer.
     func giveUpWaiting(_ slot: ConnectionSlot) {
         let now = SystemUptime.now
-        // No client may wait for these any longer either, but they count as failures, as the database was too slow for them.
-        let late = slot.queue.filter { $0.deadline <= now }
-        let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }
-        guard !late.isEmpty || !unwanted.isEmpty else { return }
-        slot.queue.removeAll { $0.deadline <= now || !$0.hasBeenSent && !$0.isAwaited }
-        for operation in late { giveUp(operation) }
-        for operation in unwanted { drop(operation) }
+        func isLate(_ operation: Operation) -> Bool { operation.deadline <= now }
+        func isOver(_ operation: Operation) -> Bool {
+            isLate(operation) || !operation.mayHaveLanded && !operation.isAwaited
+        }
+        let ended = slot.queue.filter(isOver)
+        guard !ended.isEmpty else { return }
+        slot.queue.removeAll(where: isOver)
+        // Late ones count as failures even if no client waits for them, as the database was too slow for them.
+        for operation in ended { isLate(operation) ? giveUp(operation) : drop(operation) }
     }
 }
 #endif

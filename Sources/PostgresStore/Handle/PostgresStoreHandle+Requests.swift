@@ -1,7 +1,5 @@
 #if PostgreSQL
 import Cryptography
-import Synchronization
-import System
 import TokenStore
 
 /// The requests of clients.
@@ -10,12 +8,11 @@ extension PostgresStoreHandle {
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let bytes = id.count + Operation.waitingBytes
-        let refusal = gather(bytes) {
+        try gather(bytes) {
             FetchOperation(
                 rows, userKey(id), upTo: limit, session: rowKey(of: session), bytes: bytes, completion: makeCompletion()
             )
         }
-        if let refusal { throw refusal }
         return nil
     }
 
@@ -56,20 +53,21 @@ extension PostgresStoreHandle {
         _ bytes: Int = Operation.waitingBytes, for completion: Completion<Value>,
         _ make: () throws(SealingError) -> Operation
     ) {
-        if let refusal = gather(bytes, make) { completion(.failure(refusal)) }
+        do throws(StoreError) {
+            try gather(bytes, make)
+        } catch {
+            completion(.failure(error))
+        }
     }
 
     /// Makes an operation and gathers it, if it is admitted.
-    ///
-    /// - Returns: Why it was not gathered; nil if it was.
-    private func gather(_ bytes: Int, _ make: () throws(SealingError) -> Operation) -> StoreError? {
-        if let refusal = admit(bytes) { return refusal }
+    private func gather(_ bytes: Int, _ make: () throws(SealingError) -> Operation) throws(StoreError) {
+        try admit(bytes)
         do throws(SealingError) {
             gather(try make())
-            return nil
         } catch {
             release(bytes)
-            return .sealing(error)
+            throw .sealing(error)
         }
     }
 
@@ -84,7 +82,7 @@ extension PostgresStoreHandle {
     func findSession(
         _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
-        let refusal = gather(Operation.waitingBytes) {
+        try gather(Operation.waitingBytes) {
             let parameters: Parameters = [.bytea(rows.coder.rowKey(of: key)), .bigint(rows.unixTime)]
             return SessionOperation(
                 rows, FoundSession.nothing, isWrite: false, [(.findSession, parameters)], makeCompletion()
@@ -98,7 +96,6 @@ extension PostgresStoreHandle {
                 found = .found(opened.session)
             }
         }
-        if let refusal { throw refusal }
         return nil
     }
 

@@ -40,7 +40,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         firstWritingSlot = count / 2
         state.count { $0.remote.connections.wanted += count }
         for slot in slots.indices { order(slot) }
-        state.refusedServers.watch { [weak self, deliver] in deliver { [weak self] in self?.leaveRefusedServers() } }
+        state.watchRefusals { [weak self, deliver] server, reason in
+            deliver { [weak self] in self?.leave(server, reason) }
+        }
     }
 
     var timeLimit: Duration? { options.timeout }
@@ -49,22 +51,19 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Gathering
 
-    /// Counts a new operation, unless too many are waiting.
-    ///
-    /// - Returns: Why it is refused; nil if it is admitted.
-    func admit(_ bytes: Int) -> StoreError? {
-        if let refusal = state.refusal { return refusal }
+    /// Counts a new operation; throws if too many are waiting.
+    func admit(_ bytes: Int) throws(StoreError) {
+        if let refusal = state.refusal { throw refusal }
         guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
             state.waitingRequests.subtract(1, ordering: .relaxed)
             state.count { $0.remote.refusedByCount += 1 }
-            return .overloaded(.requests(options.requestLimit))
+            throw .overloaded(.requests(options.requestLimit))
         }
         guard state.waitingBytes.add(bytes, ordering: .relaxed).newValue <= state.queueLimit else {
             release(bytes)
             state.count { $0.remote.refusedByBytes += 1 }
-            return .overloaded(.queue(bytes: state.queueLimit))
+            throw .overloaded(.queue(bytes: state.queueLimit))
         }
-        return nil
     }
 
     func release(_ bytes: Int) {
@@ -115,14 +114,16 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let (slot, now) = (slots[index], MonotonicTime.now)
         // This process may have been paused, or the machine suspended, for longer than the rows of removed tokens are kept.
         giveUpWaiting(slot)
-        var writes = pipeline.groups.count(where: \.isWrite)
+        // While the server works on a group with writes, those of the next one gather. If that one were sent earlier, it would have
+        // fewer writes, and hardly begin sooner.
+        var hasWrites = pipeline.groups.contains(where: \.isWrite)
         var left = slot.queue[...]
         while !left.isEmpty, pipeline.operationCount < Grouping.operationsUnderWay {
-            guard writes < Grouping.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
+            guard !hasWrites || !left.contains(where: \.isWrite) else { break }
             let group = Grouping.next(from: &left)
             slot.queue = Array(left)
             if group.contains(where: \.isWrite) {
-                writes += 1
+                hasWrites = true
                 state.count { $0.groupSizes.add(UInt64(group.count)) }
             }
             try pipeline.send(group, at: now)
@@ -144,9 +145,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     // MARK: - Receiving
 
     func proceed() {
-        let ready = ready.take()
-        for tag in ready.tags { receive(Int(tag)) }
-        if ready.isTimeUp { lookAtTime() }
+        let (tags, isTimeUp) = ready.take()
+        for tag in tags { receive(Int(tag)) }
+        if isTimeUp { lookAtTime() }
     }
 
     private func receive(_ index: Int) {
@@ -188,7 +189,10 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard !group.isFence else { return }
         if let warning = group.warning, group.isWrite {
             // The write is on this server, but perhaps on no other one.
-            let fault = StoreFault(unacknowledged: warning, at: address)
+            let fault = StoreFault(
+                """
+                PostgreSQL at \(address) has committed the write with a warning, so it may not be on a second machine: \(warning)
+                """, mayRetry: true)
             for operation in group.operations {
                 state.count { $0.remote.unacknowledged += 1 }
                 fail(operation, fault)
@@ -196,7 +200,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         } else if pipeline.isProven(group, answeredAt: now) {
             succeed(group)
         } else {
-            pipeline.held.hold(group, answeredAt: now)
+            pipeline.held.append((group, now))
             state.count { $0.remote.heldReads += UInt64(group.operations.count) }
         }
     }
@@ -215,7 +219,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     private func renewProof() {
         let now = MonotonicTime.now
         for slot in slots {
-            guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.held.proof.takesRenewal(at: now)
+            guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.proof.takesRenewal(at: now)
             else {
                 continue
             }
@@ -239,7 +243,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     func releaseHeld() {
         for slot in slots where slot.isHolding {
             guard let pipeline = slot.pipeline else { continue }
-            for group in pipeline.held.takeProven() { succeed(group) }
+            for group in pipeline.takeProven() { succeed(group) }
             if slot.isHolding { sendFence(to: pipeline.ready.server) }
         }
     }
@@ -312,14 +316,19 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// If it was sent, this happens when its connection has waited for as long as a request may, counted from the sending.
     func giveUp(_ operation: Operation) {
         guard !operation.isOver else { return }
-        let fault =
-            state.missingPrimary.map { StoreFault("PostgreSQL has no primary: \($0)", mayRetry: true) }
-            ?? StoreFault(unansweredBy: state.hosts.primary?.address, within: options.timeout, operation.isWrite)
+        let host = state.hosts.primary.map { " at \($0.address)" } ?? ""
+        let hint =
+            operation.isWrite
+            ? "; if it answers reads, its commits wait for a standby: see pg_stat_replication there" : ""
+        let reason =
+            state.missingPrimary.map { " has no primary: \($0)" }
+            ?? "\(host) has not answered within \(options.timeout)\(hint)"
+        let fault = StoreFault("PostgreSQL\(reason)", mayRetry: true)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
         complete(operation) { operation.fail(.overloaded(.unanswered(limit: options.timeout))) }
     }
 
-    /// Ends an operation that was not sent, and that no client waits for.
+    /// Ends an operation that has changed nothing in the database, and that no client waits for any longer.
     func drop(_ operation: Operation) {
         state.count { $0.remote.dropped += 1 }
         complete(operation) {}
@@ -340,7 +349,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         if pipeline.hasFence { state.count { $0.remote.failedProofs += 1 } }
-        let unfinished = pipeline.held.answers.flatMap(\.operations) + pipeline.groups.flatMap(\.operations)
+        let unfinished = (pipeline.held.map(\.group) + pipeline.groups).flatMap(\.operations)
         for operation in unfinished { operation.mayHaveLanded = operation.isWrite }
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil

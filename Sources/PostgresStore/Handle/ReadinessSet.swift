@@ -26,15 +26,9 @@ import System
 
     var descriptor: Int32 { epoll.number }
 
-    /// What is ready, by the sockets' tags.
-    struct Ready {
-        var tags: [UInt64] = []
-        var isTimeUp = false
-    }
-
-    /// What is ready now.
-    func take() -> Ready {
-        var ready = Ready()
+    /// What is ready now, by the sockets' tags.
+    func take() -> (tags: [UInt64], isTimeUp: Bool) {
+        var (tags, isTimeUp) = ([UInt64](), false)
         let most = 16
         // epoll_event imports as a type that may hold a pointer; only its 64-bit number is used here.
         unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: most) { events in
@@ -43,15 +37,15 @@ import System
             let count = unsafe epoll_wait(epoll.number, start, Int32(most), 0)
             for index in 0..<max(0, Int(count)) {
                 let tag = unsafe events[index].data.u64
-                if tag == Self.timerTag { ready.isTimeUp = true } else { ready.tags.append(tag) }
+                if tag == Self.timerTag { isTimeUp = true } else { tags.append(tag) }
             }
         }
-        if ready.isTimeUp {
-            var expirations: UInt64 = 0
-            _ = unsafe read(timer.number, &expirations, MemoryLayout<UInt64>.size)
+        if isTimeUp {
+            // Makes it unreadable until it is set again.
+            clinux_set_timer(timer.number, 0)
             isTimerSet = false
         }
-        return ready
+        return (tags, isTimeUp)
     }
 
     /// Sets the timer to go off once, unless it is set already.

@@ -1,7 +1,6 @@
 #if PostgreSQL
 import Cryptography
 import Glibc
-import Synchronization
 import System
 import TokenStore
 
@@ -42,23 +41,25 @@ final class RowAccess {
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
         guard deadline > state.clock.expiryTime else { return .nothing }
         if result.isNull(row, 4) { return .longer }
-        let keyNumber = Int(result.integer(row, 3))
+        let keyNumber = result.keyNumber(row, 3)
         var tokenInfo: [UInt8] = []
-        do throws(SealingError) {
+        try counting { () throws(SealingError) in
             try result.withBytes(row, 4) { (value) throws(SealingError) in
                 try coder.appendTokenInfo(of: value, keyNumber: keyNumber, key: key, times: times, to: &tokenInfo)
             }
-        } catch {
-            state.count { $0.store.unreadableReads += 1 }
-            throw .sealing(error)
         }
-        return .found(tokenInfo, until: deadline, version: version)
+        return .found(tokenInfo, writtenAt: times.writtenAt, until: deadline, version: version)
     }
 
     /// Opens the row of a session.
     func opened(_ row: SessionRow) throws(StoreError) -> OpenedSession {
+        try counting { () throws(SealingError) in try coder.open(row) }
+    }
+
+    /// Opens a row; one that does not open is counted for the metrics.
+    private func counting<Value>(_ open: () throws(SealingError) -> Value) throws(StoreError) -> Value {
         do throws(SealingError) {
-            return try coder.open(row)
+            return try open()
         } catch {
             state.count { $0.store.unreadableReads += 1 }
             throw .sealing(error)
@@ -75,7 +76,17 @@ extension PostgresConnection {
 extension SessionRow {
     /// Reads a row of `Statement.sessionColumns`.
     init(_ result: borrowing QueryResult, row: Int) {
-        self.init(bytes: { result.bytes(row, $0) }, number: { result.integer(row, $0) })
+        self.init(
+            bytes: { result.bytes(row, $0) },
+            number: { $0 == 3 ? Int64(result.keyNumber(row, 3)) : result.integer(row, $0) })
+    }
+}
+
+extension QueryResult {
+    /// The number of the key that has sealed a row.
+    func keyNumber(_ row: Int, _ column: Int) -> Int {
+        let number = Int(integer(row, column))
+        return number < Statement.damagedKeyNumber(0) ? Statement.damagedKeyNumber(number) : number
     }
 }
 #endif

@@ -1,5 +1,4 @@
 #if PostgreSQL
-import Synchronization
 import System
 import TokenStore
 
@@ -47,7 +46,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
         statement =
             switch condition.match {
             case _ where row == nil: .update
-            case .any: condition.isEmpty ? .store : .storeIf
+            case .any: condition.isEmpty ? .storeAll : .storeIf
             case .missing, .noneOf: .storeIf
             case .exists, .oneOf: .update
             }
@@ -59,7 +58,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
 
     // MARK: - Statements
 
-    override var sharedStatement: SharedStatement? { statement == .store ? .store : nil }
+    override var sharedStatement: SharedStatement? { statement == .storeAll && !isExamining ? .store : nil }
 
     override var mark: Int64 { version.rawValue }
 
@@ -87,18 +86,13 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
                     .bigint(rows.unixTime),
                 ])
         }
-        var parameters: Parameters = [
+        let (kind, versions) = condition.keepsNewer ? (5, []) : match.parameters
+        let parameters: Parameters = [
             .bytea(key), .bigint(version.rawValue), .bigint(row?.times.writtenAt ?? rows.unixTime),
             .bigint(row?.times.expiresAt), .bigint(row.map { Int64($0.keyNumber) } ?? Statement.tombstoneKeyNumber),
-            .bytea(row?.value),
+            .bytea(row?.value), .bigint(kind), .bigints(versions), .bigint(horizon.written), .bigint(horizon.expired),
+            .bytea(session), .bigint(rows.unixTime),
         ]
-        if statement != .store {
-            let (kind, versions) = condition.keepsNewer ? (5, []) : match.parameters
-            for value: Parameters.Value in [
-                .bigint(kind), .bigints(versions), .bigint(horizon.written), .bigint(horizon.expired), .bytea(session),
-                .bigint(rows.unixTime),
-            ] { parameters.append(value) }
-        }
         try connection.send(statement, parameters)
     }
 

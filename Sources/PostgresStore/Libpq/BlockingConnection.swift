@@ -19,14 +19,10 @@ struct BlockingConnection: Sendable {
         postgres = try PostgresConnection(connectingWith: parameters)
         self.deadline = deadline
         // libpq demands that the first wait is for the socket to become writable (PQconnectPoll).
-        var progress = PostgresConnection.Progress.writable
-        while true {
-            switch progress {
-            case .connected: return
-            case .readable: try wait(Int16(POLLIN))
-            case .writable: try wait(Int16(POLLOUT))
-            }
-            progress = try postgres.poll()
+        var events: Int32? = POLLOUT
+        while let awaited = events {
+            try wait(awaited)
+            events = try postgres.poll()
         }
     }
 
@@ -45,12 +41,26 @@ struct BlockingConnection: Sendable {
     @discardableResult
     func run(_ sql: String, _ parameters: Parameters = []) throws(PostgresError) -> QueryResult {
         try postgres.send(sql: sql, parameters)
+        return try answer()
+    }
+
+    /// Prepares a statement under a name, outside of pipeline mode.
+    func prepare(_ name: String, _ sql: String) throws(PostgresError) {
+        try postgres.sendPrepare(name, sql)
+        _ = try answer()
+    }
+
+    /// Waits for the answer to a statement outside of pipeline mode.
+    private func answer() throws(PostgresError) -> QueryResult {
         try flush()
         var answer: QueryResult?
         var failure: PostgresError?
         // Reads to the end of the answer, so that a warning that came with the commit is received.
         while true {
-            try awaitResult()
+            while postgres.isBusy {
+                try wait(POLLIN)
+                try postgres.receive()
+            }
             guard let result = postgres.nextResult() else { break }
             if case .failed(let error) = result.kind {
                 failure = failure ?? error
@@ -107,28 +117,20 @@ struct BlockingConnection: Sendable {
         if let warning = postgres.takeWarning() { throw warning }
     }
 
-    /// Waits until the next answer has arrived completely.
-    func awaitResult() throws(PostgresError) {
-        while postgres.isBusy {
-            try wait(Int16(POLLIN))
-            try postgres.receive()
-        }
-    }
-
     /// Sends all that is still to be sent.
-    func flush() throws(PostgresError) {
+    private func flush() throws(PostgresError) {
         while try !postgres.flush() {
             // The server may have to send before it reads on.
-            try wait(Int16(POLLIN | POLLOUT))
+            try wait(POLLIN | POLLOUT)
             try postgres.receive()
         }
     }
 
-    private func wait(_ events: Int16) throws(PostgresError) {
+    private func wait(_ events: Int32) throws(PostgresError) {
         while true {
             let left = deadline - .now
             guard left.count > 0 else { throw .timedOut("\(postgres.address) has not answered in time") }
-            var descriptor = pollfd(fd: postgres.socket, events: events, revents: 0)
+            var descriptor = pollfd(fd: postgres.socket, events: Int16(events), revents: 0)
             let milliseconds = Int32(clamping: (left.count + 999_999) / 1_000_000)
             let count = unsafe poll(&descriptor, 1, milliseconds)
             if count > 0 { return }

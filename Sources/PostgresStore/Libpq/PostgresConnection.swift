@@ -2,6 +2,7 @@
 import CPostgres
 import Glibc
 import System
+import TokenStore
 
 /// A connection to a server, which never blocks its thread.
 ///
@@ -43,22 +44,17 @@ import System
 
     // MARK: - Connecting
 
-    /// What the socket must become before `poll` is called again.
-    enum Progress {
-        case readable
-        case writable
-        case connected
-    }
-
     /// Continues to connect; after each call, the socket may be another one.
-    func poll() throws(PostgresError) -> Progress {
+    ///
+    /// - Returns: The events of poll(2) to wait for before the next call; nil if the connection is made.
+    func poll() throws(PostgresError) -> Int32? {
         switch unsafe PQconnectPoll(handle) {
         case PGRES_POLLING_OK:
             guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw lost }
             _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_DEFAULT)
-            return .connected
-        case PGRES_POLLING_READING: return .readable
-        case PGRES_POLLING_WRITING: return .writable
+            return nil
+        case PGRES_POLLING_READING: return POLLIN
+        case PGRES_POLLING_WRITING: return POLLOUT
         default: throw refusal
         }
     }
@@ -219,26 +215,18 @@ import System
         ) -> Result
     ) -> Result {
         let places = parameters.places
-        return unsafe parameters.bytes.withUnsafeBufferPointer { bytes in
-            unsafe withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: places.count) { values in
-                unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2 * places.count) { numbers in
-                    // An empty value needs a pointer as well: a null pointer means NULL.
-                    let empty = UnsafeRawPointer(numbers.baseAddress)
-                    let start = unsafe UnsafeRawPointer(bytes.baseAddress) ?? empty
-                    for (index, place) in places.enumerated() {
-                        let pointer = unsafe place.flatMap { place in
-                            unsafe start.map { unsafe ($0 + place.start).assumingMemoryBound(to: CChar.self) }
-                        }
-                        unsafe values.initializeElement(at: index, to: pointer)
-                        unsafe numbers.initializeElement(at: index, to: Int32(place?.length ?? 0))
-                        // 1 is the binary format.
-                        unsafe numbers.initializeElement(at: places.count + index, to: 1)
-                    }
-                    return unsafe body(
-                        values.baseAddress, numbers.baseAddress, numbers.baseAddress.map { unsafe $0 + places.count },
-                        Int32(places.count))
+        let lengths = places.map { Int32($0?.length ?? 0) }
+        // The binary format.
+        let formats = [Int32](repeating: 1, count: places.count)
+        return unsafe parameters.bytes.withUnsafeBytes { bytes in
+            let start = bytes.baseAddress
+            // A null pointer means NULL.
+            let values = unsafe places.map { place in
+                unsafe place.flatMap { place in
+                    unsafe start.map { unsafe ($0 + place.start).assumingMemoryBound(to: CChar.self) }
                 }
             }
+            return unsafe body(values, lengths, formats, Int32(places.count))
         }
     }
 }
@@ -272,6 +260,8 @@ private final class Notices {
 
 /// The client library that the store uses.
 package enum PostgresLibrary {
+    static var software: StoreSoftware { StoreSoftware(name: "libpq", version: version) }
+
     /// For example `15.8`: its number has four digits for the minor version (postgresql.org/docs/current/libpq-misc.html).
     package static var version: String {
         let number = PQlibVersion()

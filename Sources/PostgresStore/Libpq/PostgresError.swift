@@ -13,8 +13,9 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     case connection(String)
     /// No answer came in time.
     case timedOut(String)
-    /// The server, its settings or its tables cannot be used as they are, or an answer is not one that we expect.
-    case unexpected(String)
+    /// The server, its settings or its tables cannot be used as they are, or an answer is not one that we expect; with what an
+    /// operator has to do, if that is known.
+    case unexpected(String, advice: String? = nil)
 
     var description: String { text + (state?.advice.map { "; \($0)" } ?? "") }
 
@@ -22,13 +23,17 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     var text: String {
         switch self {
         case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
-        case .connection(let text), .timedOut(let text), .unexpected(let text): text
+        case .connection(let text), .timedOut(let text): text
+        case .unexpected(let text, let advice): text + (advice.map { ": \($0)" } ?? "")
         }
     }
 
     var state: SQLState? {
         if case .statement(let state, _) = self { state } else { nil }
     }
+
+    /// Whether a page of a table or an index is damaged.
+    var isOfDamage: Bool { state == .damagedData || state == .damagedIndex }
 
     /// Whether the server has answered.
     var isFromServer: Bool {
@@ -39,20 +44,12 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether the connection can no longer be used.
-    var endsConnection: Bool {
-        switch self {
-        case .statement(let state, _): state.needsOtherConnection
-        case .connection, .timedOut, .unexpected: true
-        }
-    }
+    var endsConnection: Bool { state?.needsOtherConnection ?? true }
 
     /// Whether the same statement may succeed later without intervention.
     var mayRetry: Bool {
-        switch self {
-        case .statement(let state, _): state.isTransient || state.needsOtherConnection || state == .tooManyConnections
-        case .connection, .timedOut: true
-        case .unexpected: false
-        }
+        guard let state else { return !isFromServer }
+        return state.isTransient || state.needsOtherConnection || state == .tooManyConnections
     }
 }
 
@@ -119,25 +116,6 @@ extension StoreFault {
             cause: error.state == .diskFull ? .diskFull : .database, mayRetry: error.mayRetry,
             isOfOneToken: isOfOneToken)
     }
-
-    /// The fault of a commit with a warning, such as that the wait for the standby was canceled.
-    init(unacknowledged warning: PostgresError, at host: String) {
-        self.init(
-            """
-            PostgreSQL at \(host) has committed the write with a warning, so it may not be on a second machine: \(warning)
-            """, mayRetry: true)
-    }
-
-    /// The fault of a request that the database has not answered in time.
-    ///
-    /// - Parameter host: The primary, if one is known.
-    init(unansweredBy host: String?, within limit: Duration, _ isWrite: Bool) {
-        let hint =
-            isWrite
-            ? "; if it answers reads, its commits wait for a standby: see pg_stat_replication there" : ""
-        self.init(
-            "PostgreSQL\(host.map { " at \($0)" } ?? "") has not answered within \(limit)\(hint)", mayRetry: true)
-    }
 }
 
 /// The code of an error or a warning (postgresql.org/docs/current/errcodes-appendix.html): five letters or digits.
@@ -160,9 +138,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let tooManyConnections = SQLState("53300")
     static let diskFull = SQLState("53100")
     static let canceled = SQLState("57014")
-    static let adminShutdown = SQLState("57P01")
     static let crashShutdown = SQLState("57P02")
-    static let cannotConnectNow = SQLState("57P03")
     static let idleInTransaction = SQLState("25P03")
     static let wrongPassword = SQLState("28P01")
     static let wrongAuthorization = SQLState("28000")
@@ -179,6 +155,10 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let missingStatement = SQLState("26000")
     static let duplicateStatement = SQLState("42P05")
 
+    /// A page of a table or an index is damaged; other pages can be read.
+    static let damagedData = SQLState("XX001")
+    static let damagedIndex = SQLState("XX002")
+
     /// A read was sent to a standby: the effect of a pooler that balances the load.
     static let recoveryInProgress = SQLState("55000")
 
@@ -193,12 +173,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     /// Whether another connection is needed: the server stops, starts or is no primary, or the connection is lost.
     var needsOtherConnection: Bool {
-        switch self {
-        case .readOnly, .adminShutdown, .crashShutdown, .cannotConnectNow, .idleInTransaction, .missingStatement,
-            .recoveryInProgress:
-            true
-        default: errorClass == "08"
-        }
+        endsSession || errorClass == "08" || [.readOnly, .missingStatement, .recoveryInProgress].contains(self)
     }
 }
 
@@ -216,6 +191,8 @@ extension SQLState {
         case .missingTable, .missingColumn: "run token-cache migrate"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
         case .noPrivilege: "grant this server's role SELECT, INSERT, UPDATE and DELETE on all tables of token-cache"
+        case .damagedData: "check that server's disk, and fail over to a standby that is sound, or restore a backup"
+        case .damagedIndex: "check that server's disk, and run REINDEX there"
         case .missingStatement, .duplicateStatement:
             "a pooler in between shares connections among clients: set pool_mode = session there"
         case .recoveryInProgress: "a pooler in between sends reads to a standby: set load_balance_mode = off there"

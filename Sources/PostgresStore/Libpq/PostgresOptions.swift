@@ -37,6 +37,9 @@ package struct PostgresOptions: Sendable {
         self.durability = durability
     }
 
+    /// Whether a server must prove by commits that it is the primary; see Fence.
+    var needsProof: Bool { durability == .synchronous }
+
     /// What libpq needs to connect to a host.
     ///
     /// - Parameters:

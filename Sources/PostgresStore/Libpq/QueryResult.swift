@@ -109,14 +109,14 @@ import CPostgres
 struct Parameters: Sendable, ExpressibleByArrayLiteral {
     enum Value {
         case bigint(Int64?)
-        case boolean(Bool)
         case bytea([UInt8]?)
         case text(String)
         case bigints([Int64?])
         case byteas([[UInt8]?])
     }
 
-    private(set) var bytes: [UInt8] = []
+    /// The first byte belongs to no value, so that even an empty value has an address.
+    private(set) var bytes: [UInt8] = [0]
     /// Where each value begins and how long it is; nil for NULL.
     private(set) var places: [(start: Int, length: Int)?] = []
 
@@ -124,29 +124,22 @@ struct Parameters: Sendable, ExpressibleByArrayLiteral {
         for value in values { append(value) }
     }
 
-    mutating func append(_ value: Value) {
+    private mutating func append(_ value: Value) {
         switch value {
         case .bigint(nil), .bytea(nil): places.append(nil)
         case .bigint(let number?):
             places.append((bytes.count, 8))
             appendBigEndian(number)
-        case .boolean(let value): append(.bytea([value ? 1 : 0]))
         case .bytea(let value?):
             places.append((bytes.count, value.count))
             bytes.append(contentsOf: value)
         case .text(let text): append(.bytea(Array(text.utf8)))
         case .bigints(let values):
-            beginArray(of: .bigint, count: values.count, hasNull: values.contains(nil))
-            for value in values { appendElement(value, length: 8) { $0.appendBigEndian($1) } }
-            endArray()
+            appendArray(of: .bigint, values, length: { _ in 8 }, append: { $0.appendBigEndian($1) })
         case .byteas(let values):
-            beginArray(of: .bytea, count: values.count, hasNull: values.contains(nil))
-            for value in values { appendElement(value, length: value?.count ?? 0) { $0.bytes.append(contentsOf: $1) } }
-            endArray()
+            appendArray(of: .bytea, values, length: \.count, append: { $0.bytes.append(contentsOf: $1) })
         }
     }
-
-    // MARK: - Arrays (array_recv in PostgreSQL's src/backend/utils/adt/arrayfuncs.c)
 
     /// The numbers of types in `pg_type.dat`, which never change.
     private enum ElementType: Int32 {
@@ -154,29 +147,20 @@ struct Parameters: Sendable, ExpressibleByArrayLiteral {
         case bigint = 20
     }
 
-    private mutating func beginArray(of type: ElementType, count: Int, hasNull: Bool) {
-        places.append((bytes.count, 0))
-        // The number of dimensions: none for an empty array.
-        appendBigEndian(count == 0 ? 0 : 1 as Int32)
-        appendBigEndian(hasNull ? 1 : 0 as Int32)
-        appendBigEndian(type.rawValue)
-        guard count > 0 else { return }
-        appendBigEndian(Int32(count))
-        // The index of the first element.
-        appendBigEndian(1 as Int32)
-    }
-
-    private mutating func appendElement<Element>(
-        _ value: Element?, length: Int, _ append: (inout Parameters, Element) -> Void
+    /// Appends an array as array_recv reads it (PostgreSQL's src/backend/utils/adt/arrayfuncs.c).
+    private mutating func appendArray<Element>(
+        of type: ElementType, _ elements: [Element?], length: (Element) -> Int,
+        append: (inout Parameters, Element) -> Void
     ) {
-        // -1 for NULL.
-        appendBigEndian(value == nil ? -1 : Int32(length))
-        if let value { append(&self, value) }
-    }
-
-    private mutating func endArray() {
-        guard let place = places[places.count - 1] else { return }
-        places[places.count - 1] = (place.start, bytes.count - place.start)
+        let start = bytes.count
+        // It has one dimension, may have NULL, and its first element has the index 1.
+        for number in [1, 1, type.rawValue, Int32(elements.count), 1] { appendBigEndian(number) }
+        for element in elements {
+            // -1 for NULL.
+            appendBigEndian(element.map { Int32(length($0)) } ?? -1)
+            if let element { append(&self, element) }
+        }
+        places.append((start, bytes.count - start))
     }
 
     private mutating func appendBigEndian(_ value: some FixedWidthInteger) {

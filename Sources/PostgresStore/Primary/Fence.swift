@@ -38,7 +38,7 @@ enum Fence {
     /// - Parameter limit: How long that may take.
     static func prove(_ connection: BlockingConnection, within limit: Duration) throws(PostgresError) {
         do throws(PostgresError) {
-            try connection.until(min(connection.deadline, .now + Nanoseconds(limit))).commit(Statement.fence.sql)
+            try connection.until(min(connection.deadline, .now + limit)).commit(Statement.fence.sql)
         } catch {
             // Otherwise the server's process would go on waiting. Nothing is lost: the message that it commits has no meaning.
             if case .timedOut = error { connection.postgres.cancelSoon() }
@@ -56,8 +56,7 @@ final class Proofs: Sendable {
     func proof(of server: ServerIdentity) -> Proof {
         proofs.withLock { proofs in
             if let proof = proofs[server] { return proof }
-            // Each promotion adds one. Connections keep theirs.
-            if proofs.count > 64 { proofs = [:] }
+            // Each promotion adds one.
             let proof = Proof(seenAt: .now)
             proofs[server] = proof
             return proof
@@ -83,62 +82,24 @@ final class Proof: Sendable {
     /// When the commit of the last proof began.
     var provenAt: MonotonicTime { MonotonicTime(nanoseconds: proven.load(ordering: .acquiring)) }
 
+    /// Whether an answer of this server may be given out, as the server was proven to be the primary recently enough before it.
+    ///
+    /// A proof of another server does not count.
+    func counts(forAnswerAt moment: MonotonicTime) -> Bool {
+        // This difference of unsigned times is 0 if the proof began after the answer.
+        moment - provenAt <= Fence.validity
+    }
+
     func note(_ moment: MonotonicTime) {
         proven.max(moment.nanoseconds, ordering: .acquiringAndReleasing)
     }
 
     /// Returns whether the caller must renew the proof now: it is about to become too old, and no other handle is renewing it.
     func takesRenewal(at now: MonotonicTime) -> Bool {
-        guard (now - provenAt).count > Fence.renewal.count else { return false }
+        guard now - provenAt > Fence.renewal else { return false }
         let before = asked.load(ordering: .relaxed)
-        guard (now - MonotonicTime(nanoseconds: before)).count > Fence.pause.count else { return false }
+        guard now - MonotonicTime(nanoseconds: before) > Fence.pause else { return false }
         return asked.compareExchange(expected: before, desired: now.nanoseconds, ordering: .relaxed).exchanged
-    }
-}
-
-/// Answers of one server that wait for a proof that it was still the primary when they came.
-///
-/// A proof of another server does not count for them.
-struct HeldAnswers<Answer> {
-    let proof: Proof
-    private var held: [(answer: Answer, answeredAt: MonotonicTime)] = []
-
-    init(_ proof: Proof) {
-        self.proof = proof
-    }
-
-    var isEmpty: Bool { held.isEmpty }
-
-    /// The waiting answers.
-    var answers: [Answer] { held.map(\.answer) }
-
-    func isProven(answeredAt: MonotonicTime) -> Bool {
-        // This difference of unsigned times is 0 if the proof began after the answer.
-        (answeredAt - proof.provenAt).count <= Fence.validity.count
-    }
-
-    mutating func hold(_ answer: Answer, answeredAt: MonotonicTime) {
-        held.append((answer, answeredAt))
-    }
-
-    /// Drops answers that no client waits for any longer: there may be no proof for hours.
-    mutating func drop(where isOver: (Answer) -> Bool) {
-        held.removeAll { isOver($0.answer) }
-    }
-
-    /// Takes the answers that are proven now.
-    mutating func takeProven() -> [Answer] {
-        let all = held
-        held = []
-        var proven: [Answer] = []
-        for (answer, answeredAt) in all {
-            if isProven(answeredAt: answeredAt) {
-                proven.append(answer)
-            } else {
-                held.append((answer, answeredAt))
-            }
-        }
-        return proven
     }
 }
 

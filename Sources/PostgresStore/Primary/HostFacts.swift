@@ -70,6 +70,12 @@ extension HostFacts {
         return rules.refusal.map { .unexpected($0) }
     }
 
+    /// Why the tables of this version cannot be made there; nil if they can.
+    var versionFault: PostgresError? {
+        let major = Int(version.prefix(while: \.isNumber)) ?? 0
+        return major < 14 ? .unexpected("\(software) runs at \(address)", advice: "upgrade it to 14 or later") : nil
+    }
+
     /// Whether the clocks differ by more than a second: tokens and sessions then live shorter or longer by as much.
     var isClockOff: Bool { clockDifference.magnitude > 1_000_000 }
 
@@ -91,92 +97,79 @@ extension HostFacts {
 }
 
 extension PostgresError {
+    /// Why a standby is not used.
+    ///
+    /// Only this error says for certain that a host is not the primary: one that refuses connections may be a later primary that is
+    /// being restarted.
     static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
+    /// Why a host is not used that takes writes, but whose commits do not return: its standbys are down, or follow another server.
+    static let isUnproven = PostgresError.unexpected("its commits wait for a standby (see pg_stat_replication there)")
 }
 
 /// What a host's settings mean for the tokens that it acknowledges.
 struct DurabilityRules: Hashable, Sendable {
-    /// Why the host must not be used: sentences that say what to do.
-    ///
-    /// Empty if it may be used.
-    private(set) var refusals: [String] = []
+    /// Why the host must not be used; empty if it may be.
+    private(set) var refusals: [PostgresError] = []
     /// Warnings about a host that may be used.
-    private(set) var warnings: [String] = []
+    private(set) var warnings: [PostgresError] = []
 
     /// All refusals in one text; nil if the host may be used.
-    var refusal: String? { refusals.isEmpty ? nil : refusals.joined(separator: "; ") }
+    var refusal: String? { refusals.isEmpty ? nil : refusals.map(\.text).joined(separator: "; ") }
 
     init(_ facts: HostFacts, _ durability: StoreDurability) {
         let (host, isSynchronous) = (facts.address, durability == .synchronous)
         let places =
             "in postgresql.conf, or with ALTER ROLE or ALTER DATABASE for the server's role, which go before it"
         // With durability local, these are only warnings: the operator decides what a crash may lose.
-        let lossy: [(Bool, String)] = [
-            (
-                facts.synchronousCommit == "off",
-                """
-                synchronous_commit is off on \(host), so a crash loses tokens that were acknowledged: set it to on \(places)
-                """
-            ),
-            (
-                facts.fsync == "off",
-                """
-                fsync is off on \(host), so a power cut loses acknowledged tokens or the whole database: set it to on in \
-                postgresql.conf
-                """
-            ),
-            (
-                facts.fullPageWrites == "off",
-                """
-                full_page_writes is off on \(host), so a power cut can leave pages of the database half written: set it to on in \
-                postgresql.conf
-                """
-            ),
-        ]
-        let found = lossy.filter(\.0).map(\.1)
-        guard isSynchronous else {
-            warnings = found
-            return
-        }
-        refusals = found
-        if facts.synchronousStandbyNames.isEmpty {
-            refusals.append(
-                """
-                synchronous_standby_names is empty on \(host), so what it acknowledges is on no second machine: name the standbys \
-                in its postgresql.conf (with Patroni: synchronous_mode and synchronous_mode_strict), or set \
-                store.durability: local
-                """)
-        }
-        if facts.hasSmallQuorum {
-            // See Fence.
-            refusals.append(
-                """
-                synchronous_standby_names on \(host) has fewer than half of its standbys confirm a commit, so a former primary could \
-                answer with old tokens: have at least half of them confirm
-                """)
-        }
-        if facts.hasFalseStandby {
-            refusals.append(
-                """
-                synchronous_standby_names has * on \(host), so a subscriber of logical replication confirms commits, of which it \
-                may keep nothing: name the standbys instead
-                """)
-        }
-        switch facts.synchronousCommit {
-        case "local":
-            refusals.append(
-                """
-                synchronous_commit is local on \(host), so a commit does not wait for the standby: set it to on \(places), or set \
-                store.durability: local
-                """)
-        case "remote_write":
-            warnings.append(
-                """
-                synchronous_commit is remote_write on \(host), so an acknowledged token may be in the standby's memory only, and \
-                is lost if both machines lose power: set it to on \(places)
-                """)
-        default: break
-        }
+        judge(
+            facts.synchronousCommit == "off", isRefused: isSynchronous,
+            "synchronous_commit is off on \(host), so a crash loses tokens that were acknowledged",
+            "set it to on \(places)")
+        judge(
+            facts.fsync == "off", isRefused: isSynchronous,
+            "fsync is off on \(host), so a power cut loses acknowledged tokens or the whole database",
+            "set it to on in postgresql.conf")
+        judge(
+            facts.fullPageWrites == "off", isRefused: isSynchronous,
+            "full_page_writes is off on \(host), so a power cut can leave pages of the database half written",
+            "set it to on in postgresql.conf")
+        guard isSynchronous else { return }
+        judge(
+            facts.synchronousStandbyNames.isEmpty,
+            "synchronous_standby_names is empty on \(host), so what it acknowledges is on no second machine",
+            """
+            name the standbys in its postgresql.conf (with Patroni: synchronous_mode and synchronous_mode_strict), or set \
+            store.durability: local
+            """)
+        // See Fence.
+        judge(
+            facts.hasSmallQuorum,
+            """
+            synchronous_standby_names on \(host) has fewer than half of its standbys confirm a commit, so a former primary could \
+            answer with old tokens
+            """, "have at least half of them confirm")
+        judge(
+            facts.hasFalseStandby,
+            """
+            synchronous_standby_names has * on \(host), so a subscriber of logical replication confirms commits, of which it may \
+            keep nothing
+            """, "name the standbys instead")
+        judge(
+            facts.synchronousCommit == "local",
+            "synchronous_commit is local on \(host), so a commit does not wait for the standby",
+            "set it to on \(places), or set store.durability: local")
+        judge(
+            facts.synchronousCommit == "remote_write", isRefused: false,
+            """
+            synchronous_commit is remote_write on \(host), so an acknowledged token may be in the standby's memory only, and is \
+            lost if both machines lose power
+            """, "set it to on \(places)")
+    }
+
+    private mutating func judge(_ isSo: Bool, isRefused: Bool = true, _ text: String, _ advice: String) {
+        guard isSo else { return }
+        let error = PostgresError.unexpected(text, advice: advice)
+        if isRefused { refusals.append(error) } else { warnings.append(error) }
     }
 }
 #endif

@@ -6,12 +6,10 @@ import TokenStore
 ///
 /// Any thread.
 final class KnownHosts: Sendable {
-    typealias Role = RemoteStoreMetrics.Host.Role
-
     private struct Host {
         /// The host's name in the settings.
         var name: String
-        var role = Role.unknown
+        var role = RemoteStoreMetrics.Host.Role.unknown
         var facts: HostFacts?
     }
 
@@ -27,18 +25,11 @@ final class KnownHosts: Sendable {
 
     /// A host has said what it is.
     ///
-    /// - Parameter index: Its place in the settings.
-    func note(_ index: Int, _ facts: HostFacts) {
+    /// - Parameter index: Its place in the settings; nil if it has said so before, and so is known by its address.
+    func note(_ facts: HostFacts, of index: Int?) {
         hosts.withLock { hosts in
+            guard let index = index ?? hosts.firstIndex(where: { $0.name == facts.address }) else { return }
             (hosts[index].name, hosts[index].facts) = (facts.address, facts)
-            if !facts.isWritable { hosts[index].role = .standby }
-        }
-    }
-
-    /// A known host has said again what it is.
-    func note(_ facts: HostFacts) {
-        hosts.withLock { hosts in
-            for index in hosts.indices where hosts[index].name == facts.address { hosts[index].facts = facts }
         }
     }
 
@@ -51,11 +42,16 @@ final class KnownHosts: Sendable {
     }
 
     /// A host could not be used.
-    func note(_ index: Int, isReachable: Bool) {
+    func note(_ index: Int, _ error: PostgresError) {
         hosts.withLock { hosts in
-            // Other connections to it may still be in use.
-            guard hosts[index].role != .primary || !isReachable else { return }
-            hosts[index].role = isReachable ? .refused : .unreachable
+            if error == .isStandby {
+                hosts[index].role = .standby
+            } else if !error.isFromServer {
+                hosts[index].role = .unreachable
+            } else if hosts[index].role != .primary || error.state == .readOnly {
+                // Otherwise a primary stays one, as other connections to it may still be in use.
+                hosts[index].role = .refused
+            }
         }
     }
 
@@ -73,40 +69,6 @@ final class KnownHosts: Sendable {
                 return listed
             }
         }
-    }
-}
-
-/// Servers that must no longer be used: their settings have changed, so what they acknowledge may be lost.
-///
-/// Any thread.
-final class RefusedServers: Sendable {
-    private struct Contents {
-        var reasons: [ServerIdentity: String] = [:]
-        var watchers: [@Sendable () -> Void] = []
-    }
-
-    private let contents = Mutex(Contents())
-
-    /// Sets a function that is called, on any thread, whenever a server is found that must not be used.
-    func watch(_ watcher: @escaping @Sendable () -> Void) {
-        contents.withLock { $0.watchers.append(watcher) }
-    }
-
-    /// Why a server must not be used; nil if it may.
-    func reason(_ server: ServerIdentity) -> String? {
-        contents.withLock { $0.reasons[server] }
-    }
-
-    /// A server has said again what its settings are.
-    ///
-    /// - Parameter reason: Why it must not be used; nil if it may.
-    func note(_ server: ServerIdentity, _ reason: String?) {
-        let watchers = contents.withLock { contents in
-            contents.reasons[server] = reason
-            // Called each time, as a connection may have been made just before the settings changed.
-            return reason == nil ? [] : contents.watchers
-        }
-        for watcher in watchers { watcher() }
     }
 }
 #endif

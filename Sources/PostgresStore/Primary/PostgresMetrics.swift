@@ -71,8 +71,9 @@ extension PostgresState {
         var (store, remote) = counts.withLock(\.reading)
         store.queuedBytes = waitingBytes.load(ordering: .relaxed)
         store.queueLimit = queueLimit
+        store.walk = walk
         store.isExpiryHeld = clock.isHoldingExpiry
-        store.sealingKey = sealing.ring?.active.number
+        store.sealingKey = refusalOfOperators == nil ? sealing.ring.active.number : nil
         let (primary, open) = (hosts.primary, connections)
         remote.hosts = hosts.list(open)
         remote.connections.open = open.values.reduce(0, +)

@@ -1,6 +1,4 @@
 #if PostgreSQL
-import Cryptography
-import Glibc
 import Synchronization
 import System
 import TokenStore
@@ -15,10 +13,10 @@ final class PostgresState: Sendable {
     let clock = StoreClock()
     let hosts: KnownHosts
     let proofs = Proofs()
-    let refusedServers = RefusedServers()
     private let said = OnceEach()
     /// Reports an event to operators.
     let report: @Sendable (StoreEvent) -> Void
+    let inspector: (any TokenInspector)?
     private let currentRetention: Mutex<Retention>
     /// How many requests of all handles wait for the database, and the bytes that they take.
     let waitingRequests = Atomic<Int>(0)
@@ -37,7 +35,7 @@ final class PostgresState: Sendable {
         counts = Mutex(PostgresCounts(postgres))
         let hosts = postgres.hosts.map(\.description)
         self.hosts = KnownHosts(hosts)
-        report = options.report
+        (report, inspector) = (options.report, options.inspector)
         queueLimit = options.queueLimit
         currentRetention = Mutex(options.retention)
         health = Mutex(StoreHealth(places: hosts.joined(separator: ", "), at: .now))
@@ -61,10 +59,10 @@ final class PostgresState: Sendable {
     /// Until then, no request of a client or an operator reaches the database.
     private let isOpen = Atomic<Bool>(false)
     /// Why the store was not opened at the last attempt.
-    private let openError = Mutex<StoreOpenError?>(nil)
+    private let openFault = Mutex(StoreFault("the database has not been reached yet", mayRetry: true))
 
     func noteNotOpened(_ error: StoreOpenError) {
-        openError.withLock { $0 = error }
+        openFault.withLock { if case .store(let fault) = error { $0 = fault } else { $0 = StoreFault("\(error)") } }
     }
 
     /// From now on the keys of the store are in `sealing`.
@@ -80,12 +78,7 @@ final class PostgresState: Sendable {
 
     /// Why nothing can be done for operators; nil if it can.
     var refusalOfOperators: StoreError? {
-        guard !isOpen.load(ordering: .acquiring) else { return nil }
-        return switch openError.withLock(\.self) {
-        case .store(let fault)?: .unavailable(fault)
-        case let error?: .unavailable(StoreFault("\(error)"))
-        case nil: .unavailable(StoreFault("the database has not been reached yet", mayRetry: true))
-        }
+        isOpen.load(ordering: .acquiring) ? nil : .unavailable(openFault.withLock(\.self))
     }
 
     // MARK: - Health
@@ -134,7 +127,7 @@ final class PostgresState: Sendable {
             $0.remote.lastFailover = now
         }
         let text = """
-            \(ready.description) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it could be \
+            \(ready.facts.description) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it could be \
             used \(StoreHealth.text(time)) after the search had begun
             """
         say(.note, text)
@@ -156,6 +149,31 @@ final class PostgresState: Sendable {
         }
     }
 
+    // MARK: - Refused servers
+
+    private let refusalWatchers = Mutex<[@Sendable (ServerIdentity, String) -> Void]>([])
+
+    /// Sets a function that is called, on any thread, whenever a server is found that must not be used, with the reason: its
+    /// settings have changed, so what it acknowledges may be lost.
+    func watchRefusals(_ watcher: @escaping @Sendable (ServerIdentity, String) -> Void) {
+        refusalWatchers.withLock { $0.append(watcher) }
+    }
+
+    // MARK: - Walk
+
+    /// As this process last saw it; nil before that.
+    private let lastWalk = Mutex<WalkState?>(nil)
+
+    func note(_ walk: WalkState) {
+        lastWalk.withLock { $0 = walk }
+    }
+
+    var walk: WalkStatus? {
+        lastWalk.withLock(\.self).map { walk in
+            WalkStatus(walk, total: walk.last.map { $0.tokens + $0.sessions } ?? 0)
+        }
+    }
+
     // MARK: - Retention
 
     var retention: Retention { currentRetention.withLock(\.self) }
@@ -166,24 +184,24 @@ final class PostgresState: Sendable {
 }
 
 extension PostgresState {
-    /// Records what a server that takes writes has said of itself, and tells operators.
+    /// Records what a host has said of itself, and tells operators, once, of what may be wrong with it if it takes writes.
     ///
-    /// - Parameter rules: What its settings mean for acknowledged tokens.
-    func note(_ facts: HostFacts, _ rules: DurabilityRules) {
-        hosts.note(facts)
-        warn(facts, rules)
-        refusedServers.note(ServerIdentity(facts), rules.refusal)
-    }
-
-    /// Warns operators, once, of what may be wrong with a host that is used.
-    func warn(_ facts: HostFacts, _ rules: DurabilityRules) {
-        if rules.refusal == nil {
-            for warning in rules.warnings { sayOnce(.warning, warning) }
-        }
+    /// - Parameters:
+    ///   - index: See `KnownHosts.note`.
+    ///   - rules: What its settings mean for acknowledged tokens.
+    func note(_ facts: HostFacts, of index: Int?, _ rules: DurabilityRules) {
+        hosts.note(facts, of: index)
+        guard facts.isWritable else { return }
         if facts.isClockOff {
             let text = "\(facts.clockDifferenceText): \(HostFacts.clockAdvice)"
             sayOnce(.warning, text, as: "the clock of \(facts.address)")
         }
+        guard let refusal = rules.refusal else {
+            for warning in rules.warnings { sayOnce(.warning, warning.text) }
+            return
+        }
+        // Called each time, as a connection may have been made just before the settings changed.
+        for watcher in refusalWatchers.withLock(\.self) { watcher(ServerIdentity(facts), refusal) }
     }
 }
 
@@ -202,7 +220,7 @@ final class OnceEach: Sendable {
     /// Whether a fault must be reported; called each time that it is found.
     func isNew(_ text: String, at now: MonotonicTime = .now) -> Bool {
         seen.withLock { seen in
-            seen = seen.filter { (now - $1).count < absence.count }
+            seen = seen.filter { now - $1 < absence }
             guard seen[text] != nil || seen.count < Self.limit else { return false }
             return seen.updateValue(now, forKey: text) == nil
         }

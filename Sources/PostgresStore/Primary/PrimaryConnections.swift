@@ -8,7 +8,8 @@ import TokenStore
 /// Connections to the primary for administration, which are kept open between uses.
 ///
 /// When a connection is needed, the hosts are asked for the primary one after the other, so administration continues after a
-/// failover by itself. Requests of clients have other connections, and never wait for these.
+/// failover by itself. Requests of clients have other connections, and never wait for these. At the same time there
+/// are at most as many calls as the control socket lets commands run, and one of `Upkeep`.
 ///
 /// This search knows nothing of what the handles have found, so it may reach a former primary, which answers with the data that it
 /// has, but whose commits do not return. So with `store.durability: synchronous` there is a commit when a connection is made, and
@@ -25,34 +26,29 @@ final class PrimaryConnections: Sendable {
         var isClosed = false
     }
 
-    private let options: PostgresOptions
-    private let store: PostgresState?
+    private let hosts: HostAccess
     private let state = Mutex(State())
-    /// Limits the calls at the same time; further ones wait.
-    private let room: System.Semaphore
-    /// How many unused connections are kept.
-    private let keptCount: Int
     /// Runs the calls of those whose own thread must not block.
     private let threads = DispatchQueue(label: "database administration", attributes: .concurrent)
 
+    /// How many unused connections are kept.
+    private static let keptCount = 2
     /// How long the primary is searched for at most, even for work that may take hours.
     private static let searchTime = Duration.seconds(15)
+    /// How long a step of a command may take, including the search for a new primary.
+    static let stepTime = Duration.seconds(15)
     /// How long the commit of a proof may take; see Fence.
     static let proofTime = Duration.seconds(5)
     /// How often a call is tried if its connection is lost or its transaction rolled back: the call may be the cause.
     static let attempts = 8
-    /// How long a statement may wait for a lock, on the server.
-    private static let lockTime = Duration.seconds(10)
-    /// How long a peer may acknowledge nothing.
-    private static let unanswered = Duration.seconds(10)
+    /// How long a host may acknowledge nothing, and how long a statement may wait for a lock there.
+    private static let patience = Duration.seconds(10)
 
     /// - Parameters:
     ///   - options: Where the database is, and how durable a write must be: a host that does not ensure this is not used.
     ///   - store: Refuses calls until it is open, and records what the hosts say of themselves; nil if there is no store.
-    ///   - atOnce: How many calls may run at the same time.
-    init(_ options: PostgresOptions, _ store: PostgresState? = nil, atOnce: UInt32 = 2) {
-        (self.options, self.store) = (options, store)
-        (room, keptCount) = (System.Semaphore(value: atOnce), Int(atOnce) - 1)
+    init(_ options: PostgresOptions, _ store: PostgresState? = nil) {
+        hosts = HostAccess(options: options, state: store)
     }
 
     /// What the primary has said of itself; nil before the first connection.
@@ -67,18 +63,13 @@ final class PrimaryConnections: Sendable {
     ///   - body: Gets a connection outside of a transaction. It is repeated after a lost connection, a serialization failure or a
     ///     deadlock, so a repetition must do no harm even if an earlier run has changed something.
     func perform<Value>(
-        or failure: (StoreFault) -> StoreError = StoreError.write, within limit: Duration, isOpening: Bool = false,
-        _ body: (BlockingConnection) throws(PostgresError) -> Value
+        or failure: (StoreFault) -> StoreError = StoreError.write, within limit: Duration = stepTime,
+        isOpening: Bool = false, _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
-        if !isOpening, let refusal = store?.refusalOfOperators { throw refusal }
-        let deadline = MonotonicTime.now + Nanoseconds(limit)
-        guard room.wait(atMost: min(limit, Self.searchTime)) else {
-            let text = "other work on the database has not left a connection free in time; try again"
-            throw .unavailable(StoreFault(text, mayRetry: true))
-        }
-        defer { room.signal() }
+        if !isOpening, let refusal = hosts.state?.refusalOfOperators { throw refusal }
+        let deadline = MonotonicTime.now + limit
         var attempts = 0
-        var searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime))
+        var searchEnd = min(deadline, .now + Self.searchTime)
         while true {
             var isConnected = false
             do throws(PostgresError) {
@@ -88,9 +79,9 @@ final class PrimaryConnections: Sendable {
                 return try use(connection, isRepeated: attempts > 1, body)
             } catch {
                 let pause = UInt32.random(in: 50_000...150_000)
-                if isConnected { searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime)) }
+                if isConnected { searchEnd = min(deadline, .now + Self.searchTime) }
                 guard error.mayRetry, attempts < Self.attempts,
-                    MonotonicTime.now + Nanoseconds(.microseconds(pause)) < searchEnd
+                    MonotonicTime.now + .microseconds(pause) < searchEnd
                 else {
                     throw attempts > 0 ? failure(StoreFault(error)) : .unavailable(StoreFault(error))
                 }
@@ -108,10 +99,10 @@ final class PrimaryConnections: Sendable {
             let value = try body(connection)
             // Also after a write: if it has found nothing to change, it may have looked at a former primary; if it was committed
             // with a warning, or by an earlier attempt, it may not be on a second machine yet.
-            if needsProof || isRepeated {
+            if hosts.options.needsProof || isRepeated {
                 try Fence.prove(connection, within: Self.proofTime)
                 // By now its commits may return without a standby.
-                try check(connection)
+                try hosts.check(connection)
             }
             keep(connection)
             return value
@@ -119,12 +110,10 @@ final class PrimaryConnections: Sendable {
             if !error.endsConnection { keep(connection) }
             // With proofs, a commit that waits for a standby is not canceled: that would let others read what it has written. Only
             // few commits can wait, as the next connection must first prove that commits return.
-            if case .timedOut = error, !needsProof { connection.postgres.cancelSoon() }
+            if case .timedOut = error, !hosts.options.needsProof { connection.postgres.cancelSoon() }
             throw error
         }
     }
-
-    private var needsProof: Bool { options.durability == .synchronous }
 
     /// Like `perform`, for what opens the store.
     func performOpening<Value>(
@@ -140,7 +129,8 @@ final class PrimaryConnections: Sendable {
 
     /// Like `perform`, for callers whose thread must not block.
     func performOnThread<Value: Sendable>(
-        or failure: @escaping @Sendable (StoreFault) -> StoreError = StoreError.write, within limit: Duration,
+        or failure: @escaping @Sendable (StoreFault) -> StoreError = StoreError.write,
+        within limit: Duration = stepTime,
         _ body: @escaping @Sendable (BlockingConnection) throws(PostgresError) -> Value
     ) async throws(StoreError) -> Value {
         try await onThread { () throws(StoreError) in try self.perform(or: failure, within: limit, body) }
@@ -151,15 +141,9 @@ final class PrimaryConnections: Sendable {
         _ body: @escaping @Sendable () throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
         // The body may use keys, which are not known until the store is open.
-        if let refusal = store?.refusalOfOperators { throw refusal }
+        if let refusal = hosts.state?.refusalOfOperators { throw refusal }
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
-            threads.async {
-                do throws(StoreError) {
-                    continuation.resume(returning: .success(try body()))
-                } catch {
-                    continuation.resume(returning: .failure(error))
-                }
-            }
+            threads.async { continuation.resume(returning: Result(catching: body)) }
         }
         return try outcome.get()
     }
@@ -180,51 +164,37 @@ final class PrimaryConnections: Sendable {
     private func take(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
         while let kept = state.withLock({ $0.idle.popLast() }) {
             // The role and the settings of the host may have changed.
-            if (try? check(kept.until(min(deadline, .now + Nanoseconds(.seconds(2)))))) != nil { return kept }
+            if (try? hosts.check(kept.until(min(deadline, .now + .seconds(2))))) != nil { return kept }
         }
         return try connect(until: deadline)
     }
 
     private func keep(_ connection: BlockingConnection) {
         guard !connection.postgres.isLost else { return }
-        state.withLock { if !$0.isClosed, $0.idle.count < keptCount { $0.idle.append(connection) } }
+        state.withLock { if !$0.isClosed, $0.idle.count < Self.keptCount { $0.idle.append(connection) } }
     }
 
     /// Connects to the primary; the connection belongs to the caller alone.
     func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
-        let hosts = options.hosts
+        let all = hosts.options.hosts
         let first = state.withLock(\.primary)
         var faults: [(host: DatabaseHost, error: PostgresError)] = []
-        for step in hosts.indices {
-            let index = (first + step) % hosts.count
+        for step in all.indices {
+            let index = (first + step) % all.count
             // Each host gets an equal part of the time that is left, so one that does not answer leaves the others theirs.
-            let limit = Nanoseconds(count: (deadline - .now).count / UInt64(hosts.count - step))
+            let limit = Nanoseconds(count: (deadline - .now).count / UInt64(all.count - step))
             do throws(PostgresError) {
-                let parameters = options.parameters(for: hosts[index], unanswered: Self.unanswered)
-                let connection = try BlockingConnection(parameters, until: .now + limit)
-                let facts = try check(connection)
+                let (connection, facts) = try hosts.connect(to: index, patience: Self.patience, until: .now + limit)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
-                try connection.configure(lockTimeout: Self.lockTime)
-                if needsProof { try Fence.prove(connection, within: Self.proofTime) }
+                if hosts.options.needsProof { try Fence.prove(connection, within: Self.proofTime) }
                 return connection.until(deadline)
             } catch {
-                faults.append((hosts[index], error))
+                faults.append((all[index], error))
             }
         }
         guard faults.count != 1 else { throw faults[0].error }
-        let text = faults.map { "\($0.host): \($0.error)" }.joined(separator: "; ")
-        let mayRetry = faults.contains { $0.error.mayRetry }
-        throw mayRetry ? .connection("no host takes writes: \(text)") : .unexpected("no host takes writes: \(text)")
-    }
-
-    /// Throws unless the host takes writes and is as durable as the settings demand.
-    @discardableResult
-    private func check(_ connection: BlockingConnection) throws(PostgresError) -> HostFacts {
-        let facts = try HostFacts(of: connection)
-        let rules = DurabilityRules(facts, options.durability)
-        if facts.isWritable { store?.note(facts, rules) }
-        if let refusal = facts.refusal(rules) { throw refusal }
-        return facts
+        let text = "no host takes writes: \(faults.map { "\($0.host): \($0.error)" }.joined(separator: "; "))"
+        throw faults.contains { $0.error.mayRetry } ? .connection(text) : .unexpected(text)
     }
 }
 #endif

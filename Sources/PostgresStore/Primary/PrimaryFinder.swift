@@ -12,42 +12,21 @@ final class PrimaryFinder: Sendable {
     struct Order: Sendable {
         /// Whether the slot still has a connection that does not answer, and that is kept until another server is found.
         let isReplacement: Bool
-        /// Called with what was found, on any thread.
-        let deliver: @Sendable (Finding) -> Void
+        /// Called with the connection, on any thread; with nil if a replacement was ordered, and no other server was found.
+        let deliver: @Sendable (ReadyConnection?) -> Void
     }
 
-    /// What a search has found.
-    enum Finding: Sendable {
-        /// A connection; the order is fulfilled.
-        case connection(ReadyConnection)
-        /// All other hosts are standbys, and since this moment none of them can have been the primary; the search continues.
-        case noOtherPrimary(than: ServerIdentity, since: MonotonicTime)
-        /// No other server was found; a replacement order ends with this.
-        case nothing
-    }
-
-    private enum Event: Sendable {
-        case ordered(Order)
-        case lost(ServerIdentity)
-        case dialed(host: Int, since: MonotonicTime, Result<ReadyConnection, Dial.Refusal>)
-        case closed
-    }
-
-    private let hosts: [DatabaseHost]
-    private let dial: @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
+    private let options: PostgresOptions
     private let state: PostgresState
-    private let events = Mutex<[Event]>([])
+    /// What the thread has to do about what has happened since it last looked.
+    private let events = Mutex<[@Sendable (inout Work) -> Void]>([])
     private let arrival = Semaphore()
 
     /// - Parameters:
-    ///   - hosts: In the order of the settings.
+    ///   - options: Where the hosts are, and how durable a write must be.
     ///   - state: Records what is found.
-    ///   - dial: Makes a dial to a host, by its index in `hosts`.
-    init(
-        _ hosts: [DatabaseHost], _ state: PostgresState,
-        dial: @escaping @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
-    ) {
-        (self.hosts, self.state, self.dial) = (hosts, state, dial)
+    init(_ options: PostgresOptions, _ state: PostgresState) {
+        (self.options, self.state) = (options, state)
     }
 
     /// Starts the thread; to be called once.
@@ -55,14 +34,20 @@ final class PrimaryFinder: Sendable {
         NamedThread.startOrExit("pg-finder") { self.run() }
     }
 
-    func order(_ order: Order) { post(.ordered(order)) }
+    func order(_ order: Order) {
+        post { work in
+            if work.orders.isEmpty { work.since = .now }
+            work.search.noteOrder(isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: .now)
+            work.orders.append(order)
+        }
+    }
 
     /// A handle has lost a connection to a server.
-    func noteLoss(of server: ServerIdentity) { post(.lost(server)) }
+    func noteLoss(of server: ServerIdentity) { post { $0.search.noteLoss(of: server, at: .now) } }
 
-    func close() { post(.closed) }
+    func close() { post { $0.isClosed = true } }
 
-    private func post(_ event: Event) {
+    private func post(_ event: @escaping @Sendable (inout Work) -> Void) {
         events.withLock { $0.append(event) }
         arrival.signal()
     }
@@ -75,35 +60,26 @@ final class PrimaryFinder: Sendable {
         /// When the first of the orders came.
         var since = MonotonicTime(nanoseconds: 0)
         var search: PrimarySearch
+        var isClosed = false
     }
 
     private func run() {
-        var work = Work(search: PrimarySearch(hosts: hosts.count))
+        var work = Work(search: PrimarySearch(hosts: options.hosts.count))
         while true {
             if work.orders.isEmpty { arrival.wait() } else { arrival.wait(atMost: .milliseconds(25)) }
             let arrived = events.withLock { events in
                 defer { events = [] }
                 return events
             }
-            for event in arrived {
-                switch event {
-                case .ordered(let order):
-                    if work.orders.isEmpty { work.since = .now }
-                    work.search.noteOrder(
-                        isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: .now)
-                    work.orders.append(order)
-                case .lost(let server): work.search.noteLoss(of: server, at: .now)
-                case .dialed(let host, let since, let result): take(result, from: host, since: since, &work)
-                case .closed: return
-                }
-            }
+            for event in arrived { event(&work) }
+            if work.isClosed { return }
             giveUpIfAllRefuse(&work)
             dialHosts(&work)
         }
     }
 
     private func take(
-        _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ work: inout Work
+        _ result: Result<ReadyConnection, PostgresError>, from host: Int, since: MonotonicTime, _ work: inout Work
     ) {
         state.count { $0.remote.connections.pending -= 1 }
         switch result {
@@ -118,22 +94,15 @@ final class PrimaryFinder: Sendable {
             state.hosts.notePrimary(host)
             // If there is no order, the connection is closed as it goes out of scope.
             guard !work.orders.isEmpty else { return }
-            work.orders.removeFirst().deliver(.connection(ready))
+            work.orders.removeFirst().deliver(ready)
         case .failure(let refusal):
             work.search.take(refusal, from: host, begunAt: since, at: .now)
-            tellOfEvidence(work)
-            switch refusal {
-            case .standby: break
-            case .unproven: state.hosts.note(host, isReachable: true)
-            case .failed(let error): state.hosts.note(host, isReachable: error.isFromServer)
+            if let (server, since) = work.search.evidence {
+                // This is as good as a proof, so reads count although no standby acknowledges a commit.
+                state.proofs.proof(of: server).note(since)
             }
+            state.hosts.note(host, refusal)
         }
-    }
-
-    /// Tells the handles that wait for a host's answer that no other host can be the primary.
-    private func tellOfEvidence(_ work: Work) {
-        guard let (server, since) = work.search.evidence else { return }
-        for order in work.orders { order.deliver(.noOtherPrimary(than: server, since: since)) }
     }
 
     /// Starts the dials that the orders need now.
@@ -142,30 +111,37 @@ final class PrimaryFinder: Sendable {
         let replaceOnly = work.orders.allSatisfy(\.isReplacement)
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
             state.count { $0.remote.connections.pending += 1 }
-            let dial = dial(next.host, next.trial)
+            let dial = Dial(options, state, host: next.host, trial: next.trial)
             do throws(ThreadShortage) {
-                try NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
+                try NamedThread.start("pg-dial") { self.postEnd(of: next, since: now, Result(catching: dial.run)) }
             } catch {
                 // The search dials again, as after any failure.
-                post(.dialed(host: next.host, since: now, .failure(.failed(.unexpected("\(error)")))))
+                postEnd(of: next, since: now, .failure(.unexpected("\(error)")))
             }
         }
+    }
+
+    private func postEnd(
+        of dial: PrimarySearch.NextDial, since: MonotonicTime, _ result: Result<ReadyConnection, PostgresError>
+    ) {
+        // Weak, because a dial may end after the thread. Its event then stays, and would keep this object alive.
+        post { [weak self] work in self?.take(result, from: dial.host, since: since, &work) }
     }
 
     /// Tells operators, and the slots that still have a connection, if no host is a primary.
     private func giveUpIfAllRefuse(_ work: inout Work) {
         guard !work.orders.isEmpty, let refusals = work.search.takeReasons() else { return }
-        let reasons = zip(hosts, refusals).map { host, refusal in
+        let reasons = zip(options.hosts, refusals).map { host, refusal in
             switch refusal {
-            case .standby: "\(host) is a standby"
-            case .unproven: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"
-            case .failed(let error): "\(host): \(error)"
+            case .isStandby: "\(host) is a standby"
+            case .isUnproven: "\(host) answers, but \(refusal)"
+            default: "\(host): \(refusal)"
             }
         }
         state.note { $0.noteNotFound(reasons.joined(separator: "; "), at: $1) }
         let replacements = work.orders.filter(\.isReplacement)
         work.orders.removeAll(where: \.isReplacement)
-        for order in replacements { order.deliver(.nothing) }
+        for order in replacements { order.deliver(nil) }
     }
 }
 #endif

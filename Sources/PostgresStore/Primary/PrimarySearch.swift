@@ -24,7 +24,7 @@ struct PrimarySearch: Sendable {
     private var dialing: [[MonotonicTime]]
     private var notBefore: [MonotonicTime]
     /// By host: why it was not used at the last attempt; nil if it was used, or has not been asked since `takeReasons`.
-    private(set) var refusals: [Dial.Refusal?]
+    private(set) var refusals: [PostgresError?]
     /// By host: when the last attempt began, if it has shown that the host is a standby.
     private var notPrimaryAt: [MonotonicTime?]
     private(set) var primary: Int?
@@ -73,7 +73,7 @@ struct PrimarySearch: Sendable {
     }
 
     private mutating func pause(_ host: Int, from now: MonotonicTime) {
-        notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
+        notBefore[host] = now + .milliseconds(Int64.random(in: Self.pause))
     }
 
     private mutating func endDial(to host: Int, begunAt began: MonotonicTime) {
@@ -109,7 +109,7 @@ struct PrimarySearch: Sendable {
                 \(last.timeline), which is later and cannot be reached: stop the one that must not be used; if that is the later \
                 one, or if it is lost, give this one the standbys that its commits wait for, and restart token-cache
                 """
-            refusals[host] = .failed(.unexpected(text))
+            refusals[host] = .unexpected(text)
             pause(host, from: now)
             return .outdated
         }
@@ -129,11 +129,11 @@ struct PrimarySearch: Sendable {
 
     /// A dial has failed.
     mutating func take(
-        _ refusal: Dial.Refusal, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
+        _ refusal: PostgresError, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
     ) {
         endDial(to: host, begunAt: began)
         refusals[host] = refusal
-        notPrimaryAt[host] = refusal.isStandby ? began : nil
+        notPrimaryAt[host] = refusal == .isStandby ? began : nil
         if primary == host { othersFrom = now }
         pause(host, from: now)
     }
@@ -142,12 +142,8 @@ struct PrimarySearch: Sendable {
 
     /// Since when all other hosts are known not to be the primary; nil if one of them may be, or if there is no other host.
     private func noOtherPrimary(than host: Int) -> MonotonicTime? {
-        var earliest: MonotonicTime?
-        for other in notPrimaryAt.indices where other != host {
-            guard let since = notPrimaryAt[other] else { return nil }
-            earliest = min(earliest ?? since, since)
-        }
-        return earliest
+        let others = notPrimaryAt.indices.filter { $0 != host }.map { notPrimaryAt[$0] }
+        return others.contains(nil) ? nil : others.compactMap(\.self).min()
     }
 
     /// The last primary, and since when no other host can be one; nil if another one may be.
@@ -173,25 +169,25 @@ struct PrimarySearch: Sendable {
             // A dial whose packets are lost does not hold up others for long.
             while youngDials(of: host, now) < most, dialing[host].count < 2 * Self.dialsAtOnce {
                 dialing[host].append(now)
+                var trial = trial
                 // Its commits do not return, but no other host can be the primary, so tokens can be read there.
-                if refusals[host]?.isUnproven == true, let evidence = noOtherPrimary(than: host),
-                    (now - evidence).count <= Fence.validity.count
+                if refusals[host] == .isUnproven, let evidence = noOtherPrimary(than: host),
+                    now - evidence <= Fence.validity
                 {
-                    dials.append(NextDial(host: host, trial: .none(evidence: evidence)))
-                } else {
-                    dials.append(NextDial(host: host, trial: trial))
+                    trial = .none(evidence: evidence)
                 }
+                dials.append(NextDial(host: host, trial: trial))
             }
         }
         return dials
     }
 
     private func youngDials(of host: Int, _ now: MonotonicTime) -> Int {
-        dialing[host].count { (now - $0).count < Self.patience.count }
+        dialing[host].count { now - $0 < Self.patience }
     }
 
     /// Why no host is used; nil unless all hosts were asked since this last returned reasons.
-    mutating func takeReasons() -> [Dial.Refusal]? {
+    mutating func takeReasons() -> [PostgresError]? {
         let reasons = refusals.compactMap(\.self)
         guard reasons.count == refusals.count else { return nil }
         refusals = refusals.map { _ in nil }

@@ -59,16 +59,16 @@ struct StoreHealth: Sendable {
     /// Then only a trial can show that they no longer fail, as a load balancer may send no request to a server that is not ready.
     func needsTrial(ofWrites areWrites: Bool, at now: MonotonicTime) -> Bool {
         guard let failure = failures[areWrites] else { return false }
-        return (now - failure.last).count >= Self.calm.count
+        return now - failure.last >= Self.calm
     }
 
     /// Why requests fail; nil if they do not, or have only just begun to.
     func fault(at now: MonotonicTime) -> StoreError? {
-        if let withoutSince, !wasConnected || (now - withoutSince).count > Self.grace.count {
+        if let withoutSince, !wasConnected || now - withoutSince > Self.grace {
             let reasons = reasons ?? "none of \(places) has answered yet"
             return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
         }
-        let lasting = failures.filter { (now - $1.since).count > Self.grace.count }
+        let lasting = failures.filter { now - $1.since > Self.grace }
         return lasting[true].map { .write($0.fault) } ?? lasting[false].map { .read($0.fault) }
     }
 
@@ -99,7 +99,7 @@ struct StoreHealth: Sendable {
     ) -> [StoreEvent] {
         connections[host] = connections[host].flatMap { $0 > 1 ? $0 - 1 : nil }
         if connections.isEmpty { withoutSince = now }
-        guard !isExpected || connections.isEmpty, lastLoss.map({ (now - $0).count >= Self.quiet.count }) ?? true else {
+        guard !isExpected || connections.isEmpty, lastLoss.map({ now - $0 >= Self.quiet }) ?? true else {
             return []
         }
         (lastLoss, isTold) = (now, true)
@@ -115,8 +115,8 @@ struct StoreHealth: Sendable {
         self.reasons = reasons
         guard let since = withoutSince else { return [] }
         if let (text, at) = lastReasons {
-            guard text != reasons, (now - at).count >= Self.quiet.count else { return [] }
-        } else if wasConnected, (now - since).count < Self.grace.count {
+            guard text != reasons, now - at >= Self.quiet else { return [] }
+        } else if wasConnected, now - since < Self.grace {
             return []
         }
         (lastReasons, isTold) = ((reasons, now), true)
@@ -152,7 +152,7 @@ struct StoreHealth: Sendable {
 
     /// Requests, or a trial, have succeeded.
     mutating func noteSuccess(isWrite: Bool, at now: MonotonicTime) -> [StoreEvent] {
-        guard let failure = failures[isWrite], (now - failure.last).count >= Self.calm.count else { return [] }
+        guard let failure = failures[isWrite], now - failure.last >= Self.calm else { return [] }
         failures[isWrite] = nil
         return [isWrite ? .writesRecovered(failed: failure.count) : .readsRecovered(failed: failure.count)]
     }

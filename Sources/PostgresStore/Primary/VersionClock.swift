@@ -1,5 +1,4 @@
 #if PostgreSQL
-import Cryptography
 import Synchronization
 import System
 import TokenStore
@@ -30,8 +29,7 @@ final class VersionClock: Sendable {
 
     /// A clock for this process.
     convenience init() {
-        let bytes = RandomBytes.published(2)
-        self.init(process: Int64(bytes[0]) << 8 | Int64(bytes[1]))
+        self.init(process: .random(in: 0..<1 << Self.processBits))
     }
 
     func next() -> TokenVersion {

@@ -1,5 +1,4 @@
 #if PostgreSQL
-import System
 import TokenStore
 
 /// The tables, and what a server needs of them.
@@ -15,7 +14,7 @@ enum Schema {
     /// Each store in the database has a different second number.
     static let useLock = "(1953461099, 'store'::regclass::oid::integer)"
 
-    /// The statements that make the tables and indexes, and the first rows.
+    /// The statements that make the tables and indexes, and the first rows; `additions` follow.
     static let statements =
         tables + indexes + options + [
             "INSERT INTO store (one, schema_version, is_sealed) VALUES (1, \(version), true)",
@@ -26,7 +25,8 @@ enum Schema {
         ]
 
     private static let tables = [
-        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens.
+        // The keys that rows may be sealed with; negative numbers are for removed tokens, 0 is for trials (see Upkeep) and for values
+        // in the clear, which version 1.0 may have stored.
         "CREATE TABLE sealing_key (number bigint PRIMARY KEY, fingerprint text NOT NULL)",
         // A removed token has no value, and `written_at` is the time of its removal.
         """
@@ -40,20 +40,22 @@ enum Schema {
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
             key_number bigint NOT NULL, user_value bytea NOT NULL)
         """,
-        // One row. Until a server first starts, `key_ring` is NULL although `is_sealed` is true. `sealing_key` is the key that seals.
+        // One row. Until a server first starts, `key_ring` is NULL. `sealing_key` is the key that seals, `walk` is a `WalkState`,
+        // and `is_sealed` is false only if version 1.0 has stored values without encryption.
         """
         CREATE TABLE store (
             one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL, key_ring bytea,
-            is_sealed boolean NOT NULL, sealing_key bigint REFERENCES sealing_key, looked_at bigint)
+            is_sealed boolean NOT NULL, sealing_key bigint REFERENCES sealing_key, looked_at bigint, walk text)
         """,
     ]
 
-    /// The statements that let PostgreSQL refuse a row with a retired key, and refuse to retire a key that a row needs.
+    /// The statements that bring tables of version 1.0 up to date; servers of that version can go on using them.
     ///
-    /// In the place of foreign keys, which tables of version 1.0 have: with many writers, they make a MultiXact for each commit with
-    /// a new row, and many of those make PostgreSQL vacuum whole tables. The errors are those of foreign keys, so servers of
-    /// version 1.0 know them. The check runs only when the key of a row changes, so a POST that replaces a token costs nothing more.
-    static let keyChecks =
+    /// A trigger lets PostgreSQL refuse a row with a retired key, and refuse to retire a key that a row needs, in the place of
+    /// foreign keys: with many writers, these make a MultiXact for each commit with a new row, and many of those make PostgreSQL
+    /// vacuum whole tables. The errors are those of foreign keys, so servers of version 1.0 know them. The check runs only when the
+    /// key of a row changes, so a POST that replaces a token costs nothing more.
+    static let additions =
         [
             // Transactions of servers lock in this order too. They wait no longer than this, if for example pg_dump has a lock.
             "SET LOCAL lock_timeout = '2s'",
@@ -76,29 +78,29 @@ enum Schema {
                 RETURN NULL;
             END $$
             """,
-            "CREATE TRIGGER check_key BEFORE DELETE ON sealing_key \(checking)",
+            "CREATE OR REPLACE TRIGGER check_key BEFORE DELETE ON sealing_key \(checking)",
         ]
         + ["session", "token"].flatMap { table in
             [
                 "ALTER TABLE \(table) DROP CONSTRAINT IF EXISTS \(table)_key_number_fkey",
-                "CREATE TRIGGER check_new_key AFTER INSERT ON \(table) \(checking)",
+                "CREATE OR REPLACE TRIGGER check_new_key AFTER INSERT ON \(table) \(checking)",
                 """
-                CREATE TRIGGER check_key AFTER UPDATE ON \(table) FOR EACH ROW WHEN (OLD.key_number <> NEW.key_number)
-                EXECUTE FUNCTION check_key()
+                CREATE OR REPLACE TRIGGER check_key AFTER UPDATE ON \(table) FOR EACH ROW
+                WHEN (OLD.key_number <> NEW.key_number) EXECUTE FUNCTION check_key()
                 """,
             ]
-        }
+        } + ["ALTER TABLE store ADD COLUMN IF NOT EXISTS walk text"]
 
     private static let checking = "FOR EACH ROW EXECUTE FUNCTION check_key()"
 
+    /// Indexes of version 1.0 by which servers found what had expired.
+    static let formerIndexes = [
+        "token_by_removal", "token_by_writing", "token_by_expiration", "session_by_expiration", "session_by_use",
+    ]
+
     private static let indexes = [
-        // Finds the few removed tokens without reading all rows. Its column is one that a usual write does not change, so
-        // PostgreSQL updates the row without touching any index (a heap-only tuple).
-        "CREATE INDEX token_by_removal ON token (key_number) WHERE key_number < 0",
         "CREATE INDEX session_by_id ON session (id)",
         "CREATE INDEX session_by_user ON session (user_key, number)",
-        "CREATE INDEX session_by_expiration ON session (expires_at)",
-        "CREATE INDEX session_by_use ON session (used_at)",
     ]
 
     private static let options = [
@@ -133,23 +135,28 @@ extension Schema {
             throw .unexpected(
                 """
                 the database \(database) on \(connection.postgres.address) has no tables of token-cache, or this role may not see \
-                them (its search_path, USAGE on their schema): make them with token-cache migrate, as a role that may make \
-                tables (deploy/postgresql/roles.sql makes the roles)
-                """)
+                them (its search_path, USAGE on their schema)
+                """,
+                advice: """
+                    make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the roles)
+                    """)
         }
-        if let fault = fault(of: row) { throw .unexpected(fault) }
+        if let fault = fault(of: row) { throw fault }
         try checkPrivileges(connection)
         return row
     }
 
     /// Why this version of the program cannot use the tables; nil if it can.
-    static func fault(of row: StoreRow) -> String? {
+    static func fault(of row: StoreRow) -> PostgresError? {
         guard row.schemaVersion != version else { return nil }
-        return """
-            the database has schema \(row.schemaVersion), and this version of token-cache reads and writes schema \(version) only: \
-            run the version that made it, or take its tokens over (token-cache export with that version, token-cache import with \
-            this one, into a new database); nothing was changed
+        return .unexpected(
             """
+            the database has schema \(row.schemaVersion), and this version of token-cache reads and writes schema \(version) only
+            """,
+            advice: """
+                run the version that made it, or take its tokens over (token-cache export with that version, token-cache import with \
+                this one, into a new database); nothing was changed
+                """)
     }
 
     /// Throws unless the connection's role may read and change the rows of all tables.
@@ -163,54 +170,17 @@ extension Schema {
         guard !missing.isEmpty else { return }
         let role = try connection.role()
         throw .unexpected(
-            """
-            the role \(role) lacks privileges (\(missing.joined(separator: ", "))): as the tables' owner, run GRANT \
-            \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) TO "\(role)"; for tables that the owner \
-            of deploy/postgresql/roles.sql makes after it was run, PostgreSQL does so by itself
-            """)
+            "the role \(role) lacks privileges (\(missing.joined(separator: ", ")))",
+            advice: """
+                as the tables' owner, run GRANT \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) \
+                TO "\(role)"; for tables that the owner of deploy/postgresql/roles.sql makes after it was run, PostgreSQL does so by \
+                itself
+                """)
     }
 }
 
 extension BlockingConnection {
     /// The role with whose rights this connection's statements run.
     func role() throws(PostgresError) -> String { try run("SELECT current_user::text").text(0, 0) }
-}
-
-/// An index that finds expired tokens.
-///
-/// Each write of a token changes it, which costs a fifth or more of the write. So `migrate` makes it only if the retention
-/// needs it.
-enum RetentionIndex: String {
-    case written = "token_by_writing"
-    case expired = "token_by_expiration"
-
-    /// The indexes that a retention needs.
-    static func needed(by retention: Retention) -> [RetentionIndex] {
-        (retention.afterWritten == nil ? [] : [.written]) + (retention.afterExpired == nil ? [] : [.expired])
-    }
-
-    /// The statement that makes the index without blocking writes.
-    ///
-    /// It must run outside of a transaction.
-    var creation: String {
-        let columns =
-            switch self {
-            case .written: "(written_at)"
-            case .expired: "(expires_at) WHERE expires_at IS NOT NULL"
-            }
-        return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
-    }
-
-    /// Whether the index exists and is valid: if making it was interrupted, it stays invalid and is not used.
-    func isThere(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
-        try connection.integer(
-            """
-            SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-            WHERE relname = $1::text AND pg_table_is_visible(pg_class.oid) AND indisvalid
-            """, [.text(rawValue)]) != nil
-    }
-
-    /// The statement that removes an invalid index.
-    var removal: String { "DROP INDEX CONCURRENTLY IF EXISTS \(rawValue)" }
 }
 #endif

@@ -19,7 +19,6 @@
 enum Statement: String, CaseIterable {
     case fetch
     case fetchAll
-    case store
     case storeAll
     case storeIf
     /// Replaces or removes an existing token.
@@ -54,10 +53,16 @@ enum Statement: String, CaseIterable {
         """
     }
 
-    /// The key number in the row of a removed token, by which an index finds the row.
+    /// The key number in the row of a removed token.
     static let tombstoneKeyNumber: Int64 = -1
     /// The key number in the row of an erased user.
     static let erasedKeyNumber: Int64 = -2
+
+    /// The key number in a row that did not open when its key was retired: the row stays, and a server that does not know yet that
+    /// the key was retired cannot write into it with that key.
+    ///
+    /// - Parameter key: The number of the key.
+    static func damagedKeyNumber(_ key: Int) -> Int { -1_000 - key }
 
     /// The columns that a read needs.
     ///
@@ -77,7 +82,6 @@ enum Statement: String, CaseIterable {
     /// In the order in which `StoredToken` reads them.
     static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let contents = "$2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
-    private static let values = "$1::bytea, \(contents)"
     private static let assignments = """
         version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at, \
         key_number = excluded.key_number, value = excluded.value
@@ -128,11 +132,6 @@ enum Statement: String, CaseIterable {
             (SELECT \(Self.found(4)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found ON true \
             WHERE \(Self.onPrimary)
             """
-        case .store:
-            """
-            INSERT INTO token (\(Self.columns)) VALUES (\(Self.values)) \
-            ON CONFLICT (key) DO UPDATE SET \(Self.assignments) WHERE token.version <= excluded.version
-            """
         case .storeAll:
             """
             INSERT INTO token (\(Self.columns)) SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], \
@@ -141,7 +140,7 @@ enum Statement: String, CaseIterable {
             """
         case .storeIf:
             """
-            INSERT INTO token (\(Self.columns)) SELECT \(Self.values) WHERE \(Self.hasLockedSession) \
+            INSERT INTO token (\(Self.columns)) SELECT $1::bytea, \(Self.contents) WHERE \(Self.hasLockedSession) \
             ON CONFLICT (key) DO UPDATE SET \(Self.assignments) \
             WHERE token.version = excluded.version OR (token.version < excluded.version AND \(Self.matches))
             """

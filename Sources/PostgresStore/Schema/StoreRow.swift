@@ -1,5 +1,4 @@
 #if PostgreSQL
-import System
 import TokenStore
 
 /// What all servers must agree on: the only row of the table `store`, and the keys in the table `sealing_key`.
@@ -8,8 +7,9 @@ struct StoreRow: Sendable, Hashable {
     ///
     /// If it is not this program's, nothing else is read.
     var schemaVersion: Int
-    /// The identity of the ring that rows are sealed with; nil in the clear, and until a server first starts.
+    /// The identity of the ring that rows are sealed with; nil until a server first starts.
     var keyRing: [UInt8]?
+    /// False if a server of version 1.0 has started with `sealing.enabled: off`.
     var isSealed = true
     /// The key that seals; nil if `keyRing` is.
     var sealingKey: Int?
@@ -51,8 +51,8 @@ struct StoreRow: Sendable, Hashable {
     func write(to connection: BlockingConnection) throws(PostgresError) {
         for (number, fingerprint) in fingerprints { _ = try Self.add(number, fingerprint, to: connection) }
         try connection.run(
-            "UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean, sealing_key = $3::bigint WHERE one = 1",
-            [.bytea(keyRing), .boolean(isSealed), .bigint(sealingKey.map { Int64($0) })])
+            "UPDATE store SET key_ring = $1::bytea, sealing_key = $2::bigint WHERE one = 1",
+            [.bytea(keyRing), .bigint(sealingKey.map { Int64($0) })])
     }
 
     /// Lets rows be sealed with a key.
@@ -80,7 +80,7 @@ struct StoreRow: Sendable, Hashable {
     ///
     /// The database itself searches the tables, which takes long, waits for uncommitted rows, and refuses this if a row needs the key
     /// or the key seals. Afterwards it refuses every row with the key, also from a server that was paused meanwhile. See
-    /// `Schema.keyChecks`.
+    /// `Schema.additions`.
     ///
     /// - Returns: False if the database refuses it.
     static func retire(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {

@@ -168,7 +168,9 @@ import System
         // SQLite keeps the system's reason of these errors only.
         let isOfSystem = [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xff)
         let reason = isOfSystem ? unsafe sqlite3_system_errno(handle) : 0
-        return SQLiteError(code: code, message: reason == 0 ? message : "\(message): \(SystemError.reason(reason))")
+        guard reason != 0 else { return SQLiteError(code: code, message: message) }
+        let error = SystemError(call: "", code: reason)
+        return SQLiteError(code: code, message: "\(message): \(error.reason)\(error.shortageAdvice ?? "")")
     }
 
     /// True between BEGIN and the end of its transaction; SQLite ends it by itself after some errors.

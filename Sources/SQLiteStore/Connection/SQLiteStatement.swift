@@ -65,6 +65,14 @@ import TokenStore
         guard code == SQLITE_OK else { throw connection.lastError }
     }
 
+    /// Binds copies of all columns of another statement's current row, in their order.
+    func bindRow(of row: SQLiteStatement) throws(SQLiteError) {
+        for column in 0..<(unsafe sqlite3_column_count(row.handle)) {
+            let code = unsafe sqlite3_bind_value(handle, column + 1, sqlite3_column_value(row.handle, column))
+            guard code == SQLITE_OK else { throw connection.lastError }
+        }
+    }
+
     /// Goes to the next row; false when there is none.
     func step() throws(SQLiteError) -> Bool {
         switch unsafe sqlite3_step(handle) {
@@ -95,8 +103,7 @@ import TokenStore
 
     /// Nil for NULL.
     func optionalInteger(at column: Int32) -> Int64? {
-        guard !isNull(at: column) else { return nil }
-        return unsafe sqlite3_column_int64(handle, column)
+        isNull(at: column) ? nil : Int64(integer(at: column))
     }
 
     /// Calls `body` with a column's bytes; it must not step the statement.

@@ -7,22 +7,18 @@ extension SQLiteAdministrator {
     package nonisolated var fileFault: KeyRingError? { store.state.sealing.fault(of: store.options.keyRing) }
 
     package func keys() throws(StoreError) -> [SealingKey] {
-        let ring = try ring()
+        let ring = store.state.sealing.ring
         return ring.keys.map { SealingKey($0, sealing: ring.active.number) }
     }
 
-    package func missingKeys() throws(StoreError) -> [Int]? {
-        let ring = try ring()
-        // The keys are listed even if the database can no longer be opened, or has damaged rows.
-        return try? reading { (connection) throws(SQLiteError) in
-            try KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
-        }
-    }
+    package nonisolated func missingKeys() -> [Int]? { walker.missingKeys }
 
     package func addKey() throws(StoreError) -> SealingKey {
         let ring = try ringOfFile()
         // Otherwise a new key could get the number of the missing one, and no ring could have both.
-        if let missing = try missingKeys()?.last, missing > ring.newest.number {
+        if let missing = [walker.missingKeys.last, walker.state.newestKey].compactMap(\.self).max(),
+            missing > ring.newest.number
+        {
             throw .refused(
                 """
                 the key ring \(store.options.keyRing.path) lacks key \(missing), with which tokens are sealed; put the key ring of \
@@ -31,6 +27,7 @@ extension SQLiteAdministrator {
         }
         let longer = try ring.addingKey(createdAt: Int64(time(nil)))
         try store.state.sealing.save(longer, to: store.options.keyRing)
+        walker.note(newestKey: longer.newest.number)
         return SealingKey(longer.newest, sealing: longer.newest.number)
     }
 
@@ -53,15 +50,19 @@ extension SQLiteAdministrator {
         else { throw .refused("another key is being retired; try again when that is done") }
         defer { sealing.retiring.store(0, ordering: .releasing) }
         try await store.writerThread.perform { (_) throws(SQLiteError) in }
-        let isUsed = try await readingForLong { (connection) throws(SQLiteError) in
-            let rows = try OpenedRows(connection, sealing, sealedWith: number)
-            while let row = try rows.next() {
-                if row.isOpen { return true }
+        guard walker.isUnused(number) else {
+            if let damage = walker.state.last?.damages.first {
+                throw .refused(
+                    """
+                    key \(number) may still be needed, as the last round of the walk could not reach all rows: \(damage); replace the \
+                    store by a backup, and run token-cache keyring rotate again
+                    """)
             }
-            return false
-        }
-        guard !isUsed else {
-            throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
+            throw .refused(
+                """
+                tokens or sessions may still be sealed with key \(number): no round of the walk over all rows has ended without it since \
+                this start; run token-cache keyring rotate
+                """)
         }
         // Another key may have been added meanwhile. From here on nothing else runs on this actor.
         let ring = try ringOfFile()
@@ -79,45 +80,11 @@ extension SQLiteAdministrator {
         }
     }
 
-    private func ring() throws(StoreError) -> KeyRing {
-        guard let ring = store.state.sealing.ring else {
-            throw .refused("the store is not sealed, and so has no keys; token-cache copy makes a sealed one of it")
-        }
-        return ring
-    }
-
     /// Reads the ring in the file, and uses it from now on; its newest key seals.
     private func ringOfFile() throws(StoreError) -> KeyRing {
-        _ = try ring()
         let found = try store.state.sealing.ring(in: store.options.keyRing)
         let ring = found.activating(found.newest.number)
-        store.state.sealing.replace(.sealed(ring))
+        store.state.sealing.replace(ring)
         return ring
-    }
-
-    // MARK: - Rekeying
-
-    /// Rows of one transaction.
-    private static let rekeyingStep = 200
-
-    package func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        _ = try ring()
-        let total = try await statistics().tokens
-        progress(StoreProgress(done: 0, total: total))
-        var result = Rekeying()
-        // Begins before the first valid slot, so that a misplaced row is counted as well.
-        try await result.run(from: Int64.min, of: total, telling: progress) { (start) async throws(StoreError) in
-            try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.rekey(after: start, count: Self.rekeyingStep)
-            }
-        }
-        try await result.run(from: [UInt8](), of: total) { (start) async throws(StoreError) in
-            try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.rekeySessions(after: start, count: Self.rekeyingStep)
-            }
-        }
-        // Empties the WAL, which still has values that older keys have sealed.
-        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
-        return result
     }
 }

@@ -7,13 +7,13 @@ package import TokenStore
 package actor SQLiteAdministrator: StoreAdministrator, KeyRingAdministrator {
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
-    let longReads = LongReads()
+    let walker: Walker
     private let backups: SQLiteBackups
 
     package nonisolated let handle: WaitingHandle
 
-    init(_ store: OpenDatabase, handle: WaitingHandle) {
-        (self.store, self.handle) = (store, handle)
+    init(_ store: OpenDatabase, _ walker: Walker, handle: WaitingHandle) {
+        (self.store, self.walker, self.handle) = (store, walker, handle)
         backups = SQLiteBackups(store)
     }
 
@@ -29,68 +29,54 @@ package actor SQLiteAdministrator: StoreAdministrator, KeyRingAdministrator {
             try body(SQLiteConnection(path: store.path, mode: .readOnly))
         }
     }
-
-    /// Runs a long read, which fails when the task is cancelled.
-    func readingForLong<Value: Sendable>(
-        _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
-    ) async throws(StoreError) -> Value {
-        let outcome = await longReads.read(store.path, body)
-        if Task.isCancelled {
-            throw .refused("it was interrupted, because the server is stopping or the client has disconnected")
-        }
-        return try StoreError.reading { () throws(SQLiteError) in try outcome.get() }
-    }
 }
 
 extension SQLiteAdministrator {
     package nonisolated func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> StoreBackup { try await backups.backUp(to: path, progress) }
+        to path: String, checks: Bool, keys: String?, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
+        try await backups.backUp(to: path, checks: checks, keys: keys, progress)
+    }
 
     package func recordBackup(isSuccessful: Bool) { store.recordBackup(isSuccessful: isSuccessful) }
 
     package func page(after cursor: String?, limit: Int) throws(StoreError) -> TokenPage {
-        var start: Int64 = 0
+        var place = WalkState()
         if let cursor {
-            guard let slot = Int64(cursor) else { throw .refused("the cursor is not one of this store's") }
-            start = slot
+            guard Int64(cursor) != nil else { throw .refused("the cursor is not one of this store's") }
+            place.place = cursor
         }
         return try reading { (connection) throws(SQLiteError) in
-            let rows = try OpenedRows(connection, store.state.sealing, after: start)
+            let rows = try OpenedRows(connection, store.state.sealing, from: place)
             var page = TokenPage()
-            var bytes = 0
+            var (last, bytes) = (cursor, 0)
             while case .token(let row, let token)? = try rows.next() {
-                if page.entries.count == limit || bytes >= WriterConnection.stepBytes {
-                    page.next = "\(start)"
+                if page.entries.count == limit || bytes >= WalkPace.bytes {
+                    page.next = last
                     break
                 }
-                (start, bytes) = (row.slot, rows.valueBytes)
+                (last, bytes) = ("\(row.slot)", rows.valueBytes)
                 page.entries.append((row.times, token))
             }
             return page
         }
     }
 
+    package nonisolated func walk(
+        _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> WalkReport { try await walker.round(progress) }
+
+    /// Checks the structure only if no server uses the store, as that reads one state of the database for long.
+    ///
+    /// The WAL would grow by all that is written meanwhile. Whoever backs up a store checks the structure of the copy.
     package func verify(
         _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreVerification {
-        let sealing = store.state.sealing
         var result = StoreVerification()
-        progress(StoreProgress(done: 0, total: try await statistics().tokens))
-        result.damages = try await readingForLong { (connection) throws(SQLiteError) in
-            let damages = try connection.structuralDamages()
-            return damages.isEmpty ? [try Schema.damage(of: connection)].compactMap(\.self) : damages
-        }
-        result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
+        result.damages = try await structuralDamages()
         // What is left of a damaged table may not be readable at all.
-        if result.damages.isEmpty {
-            (result.tokens, result.unreadable, result.unreadableRows, result.damages, result.lastWrittenAt) =
-                try await readingForLong { (connection) throws(SQLiteError) in
-                    let rows = try OpenedRows(connection, sealing)
-                    let damages = try rows.readAll(progress)
-                    return (rows.tokens, rows.unreadable, rows.unreadableRows, damages, rows.lastWrittenAt)
-                }
-        }
+        if result.damages.isEmpty { result = StoreVerification(try await walk(progress)) }
+        result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         result.missingErasures = try reading { (connection) in
             ErasuresFile.missing(
                 of: Schema.erasures(of: connection), byStoreWith: store.options.keyRing, in: store.directory.path)
@@ -99,47 +85,36 @@ extension SQLiteAdministrator {
         return result
     }
 
-    package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
+    private func structuralDamages() async throws(StoreError) -> [String] {
+        let isServing = store.options.isServing
+        let connection = try reading { (connection) in connection }
+        let found = await connection.interruptible { () throws(SQLiteError) in
+            if let damage = try Schema.damage(of: connection) { return [damage] }
+            guard !isServing else { return [] }
+            let damages = try connection.structuralDamages()
+            return damages.isEmpty ? [try connection.damagedCount()].compactMap(\.self) : damages
+        }
+        if Task.isCancelled {
+            throw .refused("it was interrupted, because the server is stopping or the client has disconnected")
+        }
+        return try StoreError.reading { () throws(SQLiteError) in try found.get() }
+    }
+
+    package func statistics() throws(StoreError) -> StoreStatistics {
         // Neither by the writer nor from the table `store`: also while nothing can be written, or that table is damaged, tokens
         // can be exported.
         let (pages, freePages) = try reading { (connection) throws(SQLiteError) in
             (try connection.integer("PRAGMA page_count"), try connection.integer("PRAGMA freelist_count"))
         }
-        let ring = store.state.sealing.ring
         var statistics = StoreStatistics(
-            tokens: Int(store.state.metrics.tokens.value), isSealed: ring != nil,
+            tokens: Int(store.state.metrics.tokens.value), newestKey: store.state.sealing.ring.active.number,
             software: "SQLite \(SQLiteLibrary.version)", place: store.directory.path)
         statistics.databaseBytes = pages * SQLiteConnection.pageSize
         statistics.freeBytes = freePages * SQLiteConnection.pageSize
         statistics.walBytes = FileStatus.allocatedSize(of: store.path + "-wal")
-        statistics.newestKey = ring?.active.number
         statistics.schemaVersion = Schema.version
+        statistics.walk = walker.status
         statistics.unreadableReads = store.state.unreadableCount.load(ordering: .relaxed)
         return statistics
-    }
-}
-
-/// Reads that go over the whole database, one at a time, each with a connection of its own.
-///
-/// They have a queue of their own, so that the administration can answer other commands meanwhile.
-actor LongReads {
-    private let executor = BlockingExecutor(label: "long reads")
-
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe executor.asUnownedSerialExecutor()
-    }
-
-    /// Reads a database; fails when the task is cancelled.
-    func read<Value: Sendable>(
-        _ path: String, mode: SQLiteConnection.Mode = .readOnly,
-        _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
-    ) async -> Result<Value, SQLiteError> {
-        let connection: SQLiteConnection
-        do throws(SQLiteError) {
-            connection = try SQLiteConnection(path: path, mode: mode)
-        } catch {
-            return .failure(error)
-        }
-        return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 import System
 import TokenStore
@@ -7,7 +6,6 @@ import TokenStore
 actor SQLiteBackups {
     private let store: OpenDatabase
     private let executor = BlockingExecutor(label: "backup")
-    private let checks = LongReads()
 
     /// Bytes that are copied in one step; clients' writes are committed between steps.
     private static let step = 1 << 20
@@ -20,23 +18,39 @@ actor SQLiteBackups {
         unsafe executor.asUnownedSerialExecutor()
     }
 
-    func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    /// See `StoreAdministrator`.
+    nonisolated func backUp(
+        to path: String, checks: Bool, keys: String?, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
+        // Not on the thread, which a slow disk keeps busy.
         guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
             throw .refused("another backup is under way; try again when it is done")
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
+        // Before the backup, so that a mistaken path is noticed soon, and after it, when a key may have been added.
+        if let keys { _ = try await copyKeys(into: keys) }
+        var backup = try await make(path, checks: checks, progress)
+        if let keys { backup.keys = try await copyKeys(into: keys) }
+        return backup
+    }
+
+    private func copyKeys(into folder: String) throws(StoreError) -> [String] {
+        try store.options.keyRing.copy(store.state.sealing.ring, into: folder, directory: store.directory.path)
+    }
+
+    private func make(
+        _ path: String, checks: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
         try refuseForeignFile(path)
         let temporary = path + BackupFile.partialSuffix
         guard FileStatus(temporary, followingLinks: false) == nil || BackupFile.mayBeUnfinished(temporary) else {
             throw .refused("\(temporary) is there and is no interrupted backup; name another file, or remove it first")
         }
-        try PrivateFile.create(temporary)
+        let file = try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
         do throws(StoreError) {
-            return try await write(to: path, by: temporary, progress)
+            return try await write(to: path, by: temporary, file, checks: checks, progress)
         } catch {
             store.recordBackup(isSuccessful: false)
             throw error
@@ -44,37 +58,42 @@ actor SQLiteBackups {
     }
 
     private func write(
-        to path: String, by temporary: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, by temporary: String, _ file: borrowing FileDescriptor, checks: Bool,
+        _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         // Checked only now, because removing what an interrupted backup left has made room.
         let size = try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try writer.usedBytes() + writer.freeBytes()
         }
         try DiskRoom.check(forBackup: size, at: path, besides: store.path)
-        try await withCopy { (writer) throws(SQLiteError) -> Result<Void, StoreError> in
-            writer.copy = try DatabaseCopy(of: writer.connection)
-            return .success(())
-        }
         do throws(StoreError) {
-            try await copyPages(to: temporary, progress)
+            try await copyPages(to: file, progress)
         } catch {
             try? await endCopy()
             throw error
         }
         try await endCopy()
-        let finished = await checks.read(temporary, mode: .readWrite) { (copy) throws(SQLiteError) in
-            try BackupFile.finish(copy)
+        let tokens = try await finish(temporary, checks: checks)
+        // By the descriptor that was open throughout, which reports whatever could not be written.
+        do throws(SystemError) {
+            try BlockingIO.synchronize(file.number)
+        } catch {
+            throw PrivateFile.refused("synced", temporary, error)
         }
-        let tokens: Int
+        try PrivateFile.rename(temporary, to: path)
+        return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
+    }
+
+    private func finish(_ path: String, checks: Bool) async throws(StoreError) -> Int {
         do throws(SQLiteError) {
-            tokens = try finished.get()
+            let copy = try SQLiteConnection(path: path, mode: .readWrite)
+            return try await copy.interruptible { () throws(SQLiteError) in
+                try BackupFile.finish(copy, checks: checks)
+            }.get()
         } catch {
             if Task.isCancelled { throw BackupFile.interrupted }
             throw error.isNotADatabase ? BackupFile.damaged(error) : .write(StoreFault(error))
         }
-        try PrivateFile.synchronize(temporary)
-        try PrivateFile.rename(temporary, to: path)
-        return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }
 
     /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
@@ -96,30 +115,27 @@ actor SQLiteBackups {
     }
 
     private func copyPages(
-        to path: String, _ progress: (StoreProgress) -> Void
+        to file: borrowing FileDescriptor, _ progress: (StoreProgress) -> Void
     ) async throws(StoreError) {
-        while true {
-            let (remaining, total, part) = try await withCopy {
-                (writer) throws(SQLiteError) -> Result<DatabaseCopy.Step, StoreError> in
-                guard let copy = writer.copy else {
-                    return .failure(.refused("the database was opened again after a fault; start the backup again"))
-                }
-                return .success(try copy.step(pages: Int32(Self.step / SQLiteConnection.pageSize)))
-            }
-            // Only then the next step, so that no more waits for a slow disk than one step and what clients write meanwhile.
-            try write(part, to: path)
+        var step = try await nextStep(isFirst: true).get()
+        while step.remaining > 0 {
+            // The writer's thread copies while this one writes. No more than one step and what clients write meanwhile waits for a
+            // slow disk.
+            async let next = nextStep()
+            try write(step.part, to: file)
             let size = SQLiteConnection.pageSize
-            progress(StoreProgress(done: (total - remaining) * size, total: total * size))
-            if remaining == 0 { return }
+            progress(StoreProgress(done: (step.total - step.remaining) * size, total: step.total * size))
+            step = try await next.get()
             if Task.isCancelled { throw BackupFile.interrupted }
         }
+        try write(step.part, to: file)
     }
 
-    private func write(_ part: CopyFile.Part, to path: String) throws(StoreError) {
+    private func write(_ part: CopyFile.Part, to file: borrowing FileDescriptor) throws(StoreError) {
         do throws(SystemError) {
-            let file = try FileDescriptor(opening: path, O_WRONLY | O_NOFOLLOW)
-            for (offset, page) in part.pages.sorted(by: { $0.key < $1.key }) {
-                try BlockingIO.write(page[...], to: file.number, at: offset)
+            try part.forEachPiece { (piece, offset) throws(SystemError) in
+                try BlockingIO.write(piece[...], to: file.number, at: offset)
+                BlockingIO.beginSynchronizing(file.number, piece.count, at: offset)
             }
             try BlockingIO.truncate(file.number, to: part.size)
         } catch {
@@ -127,17 +143,24 @@ actor SQLiteBackups {
         }
     }
 
-    /// Runs a closure on the writer's thread; errors of the copy are not errors of the store.
-    private func withCopy<Value: Sendable>(
-        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result<Value, StoreError>
-    ) async throws(StoreError) -> Value {
-        try await store.writerThread.perform { (writer) throws(SQLiteError) -> Result<Value, StoreError> in
-            do throws(SQLiteError) {
-                return try body(writer)
-            } catch {
-                return .failure(.refused("the backup cannot be written: \(error)"))
+    /// Not on this actor's thread, which writes meanwhile; errors of the copy are not errors of the store.
+    private nonisolated func nextStep(isFirst: Bool = false) async -> Result<DatabaseCopy.Step, StoreError> {
+        do throws(StoreError) {
+            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                do throws(SQLiteError) {
+                    if isFirst { writer.copy = try DatabaseCopy(of: writer.connection) }
+                    guard let copy = writer.copy else {
+                        return .failure(
+                            .refused("the database was opened again after a fault; start the backup again"))
+                    }
+                    return .success(try copy.step(pages: Int32(Self.step / SQLiteConnection.pageSize)))
+                } catch {
+                    return .failure(.refused("the backup cannot be written: \(error)"))
+                }
             }
-        }.get()
+        } catch {
+            return .failure(error)
+        }
     }
 
     private func endCopy() async throws(StoreError) {
@@ -160,21 +183,34 @@ extension OpenDatabase {
 
 /// A backup: the database in one file, without a WAL.
 enum BackupFile {
-    /// Turns a fresh copy into a single file, and checks it.
+    /// Turns a fresh copy into a single file, which the caller syncs.
     ///
+    /// - Parameter checks: Whether to check it.
     /// - Returns: How many tokens it holds.
-    static func finish(_ copy: SQLiteConnection) throws(SQLiteError) -> Int {
+    static func finish(_ copy: SQLiteConnection, checks: Bool) throws(SQLiteError) -> Int {
         // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
-        try copy.leaveWAL()
+        try copy.giveUpSafety()
         // Version 1.0 would take the number of checkpoints for a part of the version.
-        try copy.execute("PRAGMA user_version = \(Schema.version)")
-        try checkStructure(copy)
+        try copy.execute("PRAGMA user_version = \(Schema.version); \(Schema.downgrade)")
+        if checks { try checkStructure(copy) }
         return try copy.integer("SELECT tokens FROM store")
     }
 
+    /// Opens a backup, of which nothing is changed and beside which no file is made.
+    ///
+    /// - Returns: The connection, and the version of its tables.
+    static func open(_ path: String) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int) {
+        let connection = try Schema.opening(path) { () throws(SQLiteError) in
+            try SQLiteConnection(path: path, mode: .immutable)
+        }
+        return (connection, try Schema.check(connection, path: path))
+    }
+
     /// Fails if a backup has damage that `verify` would find in its structure.
-    static func checkStructure(_ connection: SQLiteConnection) throws(SQLiteError) {
-        try connection.checkForMixedPages()
+    ///
+    /// - Parameter indexes: Whether to compare the indexes with their tables, which takes most of the time.
+    static func checkStructure(_ connection: SQLiteConnection, indexes: Bool = true) throws(SQLiteError) {
+        try connection.checkForMixedPages(indexes: indexes)
         if let damage = try Schema.damage(of: connection) { throw .damaged(damage) }
     }
 
@@ -227,14 +263,19 @@ enum BackupFile {
 
     /// The error of opening a backup, in words about backups.
     ///
-    /// - Parameter copy: The path of the backup's copy, if that was opened; nil if the backup itself was.
-    static func refusal(_ error: SQLiteOpenError, of path: String, copiedTo copy: String? = nil) -> StoreError {
-        let consequence = copy == nil ? "" : consequence
+    /// - Parameter consequence: As in `check`.
+    static func refusal(_ error: SQLiteOpenError, of path: String, _ consequence: String = "") -> StoreError {
         switch error {
-        case .notADatabase(_, let error): return .refused("\(path) is damaged: \(error)\(consequence)")
-        case .database(let opened, let error): return .refused("\(opened) cannot be read: \(error)\(consequence)")
-        case .foreign: return isNone(path, consequence)
-        default: return .refused("\(error)".replacing(copy ?? path, with: path))
+        case .notADatabase(_, let error): .refused("\(path) is damaged: \(error)\(consequence)")
+        case .database(_, let error): .refused("\(path) cannot be read: \(error)\(consequence)")
+        case .foreign: isNone(path, consequence)
+        case .shared(.notSealed):
+            .refused(
+                """
+                \(path) holds tokens in the clear, which only version 1.0 restores: put \(path) as tokens.db into a folder of its own, \
+                and copy that with token-cache copy --from FOLDER --to NEW, which seals them\(consequence)
+                """)
+        default: .refused("\(error)")
         }
     }
 
@@ -257,7 +298,7 @@ enum BackupFile {
     static func discardUnfinished(in folder: String) {
         for name in Folder.names(in: folder) ?? [] where name.hasSuffix(partialSuffix) {
             let path = "\(folder)/\(name)"
-            if mayBeUnfinished(path) { _ = unsafe unlink(path) }
+            if mayBeUnfinished(path) { try? PrivateFile.remove(path) }
         }
     }
 

@@ -12,31 +12,32 @@ final class SQLiteCopySource: CopySource {
     /// Rows of a batch, and bytes of values after which it ends.
     private static let (batch, batchBytes) = (1_000, 4 << 20)
 
-    /// Opens the store of a data folder, sealed or in the clear as it is, and leaves it unchanged.
+    /// Opens the store of a data folder, and leaves it unchanged.
     ///
     /// - Parameters:
     ///   - directory: The folder, locked.
     ///   - options: Name the key ring.
     convenience init(in directory: DataDirectory, options: StoreOptions) throws(SQLiteOpenError) {
         let path = try DatabaseFile(in: directory.path).path
-        let (connection, keys) = try StoreOpener(
+        let (connection, ring) = try StoreOpener(
             directory: directory.path, database: path, options: options
         ).openForReading()
         do throws(SQLiteError) {
-            try self.init(connection, Sealing(keys))
+            try self.init(connection, ring.map(Sealing.init))
         } catch {
             throw .database(path: path, error)
         }
     }
 
-    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
+    /// - Parameter sealing: Nil if the rows are not encrypted.
+    init(_ connection: SQLiteConnection, _ sealing: Sealing?) throws(SQLiteError) {
         count = try Schema.counts(of: connection)
         versionLimit = try Schema.versionLimit(of: connection)
         clockLook = try Schema.clockLook(of: connection)
         rows = try OpenedRows(connection, sealing)
     }
 
-    var unreadable: [String: Int] { rows.unreadable }
+    var unreadable: [String: Int] { rows.report.unreadable }
 
     func next() throws(StoreError) -> [CopiedRow] {
         try StoreError.reading { () throws(SQLiteError) in
@@ -170,8 +171,10 @@ final class SQLiteCopyTarget: CopyTarget {
 }
 
 extension StoreOpener {
-    /// Opens a store for reading only, sealed or in the clear as it is.
-    fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, keys: StoreKeys) {
+    /// Opens a store for reading only.
+    ///
+    /// - Returns: The connection, and the key ring; nil if the rows are not encrypted.
+    fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, ring: KeyRing?) {
         // As in `open`: SQLite would delete the WAL of an empty database.
         guard FileStatus.size(of: database) > 1 else {
             throw FileStatus.size(of: database + "-wal") > 0
@@ -186,9 +189,7 @@ extension StoreOpener {
                 throw .notADatabase(path: database, error)
             }
         }
-        var options = options
-        options.isSealed = try !ringIdentity(in: connection).identity.isEmpty
-        let own = StoreOpener(directory: directory, database: database, options: options)
-        return (connection, try own.presentKeys(of: connection))
+        let isSealed = try !ringIdentity(in: connection).identity.isEmpty
+        return (connection, isSealed ? try presentRing(of: connection) : nil)
     }
 }

@@ -44,10 +44,17 @@ extension SQLiteStoreProvider: FileStoreProvider {
             let identity = select.blob(at: 0)
             found.tokens = select.integer(at: 1)
             guard try !Schema.isEmpty(connection) else { return }
-            // Damaged rows are left for `verify` to find.
-            let numbers = identity.isEmpty ? nil : try? KeyNumbers.read(connection, rows: KeyNumbers.rowsForOperator)
-            found.sealing = StoreSealing(
-                keyRing: identity.isEmpty ? nil : KeyRing.fingerprint(identity), keyNumbers: numbers ?? [])
+            guard !identity.isEmpty else {
+                found.damage = found.damage ?? .notSealed(place: "the store \(path)")
+                return
+            }
+            let walk = Schema.walk(of: connection)
+            let numbers = [walk?.present, walk?.last].reduce(into: Set<Int>()) { numbers, report in
+                numbers.formUnion(report?.keyNumbers ?? [])
+                numbers.formUnion(report?.missingKeys ?? [])
+            }
+            found.walk = walk
+            found.sealing = StoreSealing(keyRing: KeyRing.fingerprint(identity), keyNumbers: numbers)
         }
         return found
     }
@@ -78,10 +85,7 @@ extension SQLiteStoreProvider {
     ) throws(StoreError) -> BackupVerification {
         try BackupFile.check(path)
         do throws(SQLiteOpenError) {
-            let connection = try Schema.opening(path) { () throws(SQLiteError) in
-                try SQLiteConnection(path: path, mode: .immutable)
-            }
-            let version = try Schema.check(connection, path: path)
+            let (connection, version) = try BackupFile.open(path)
             var found = BackupVerification(
                 path: path, bytes: FileStatus.size(of: path), schemaVersion: version)
             found.damages = try Schema.opening(path) { () throws(SQLiteError) in try connection.structuralDamages() }
@@ -92,13 +96,16 @@ extension SQLiteStoreProvider {
                 return found
             }
             let opener = StoreOpener(directory: "", database: path, options: options)
-            let keys = try opener.presentKeys(of: connection)
+            let ring = try opener.presentRing(of: connection)
             try Schema.opening(path) { () throws(SQLiteError) in
-                let rows = try OpenedRows(connection, Sealing(keys))
-                found.damages = try rows.readAll(progress)
-                (found.tokens, found.sessions, found.lastWrittenAt) = (rows.tokens, rows.sessions, rows.lastWrittenAt)
-                (found.unreadable, found.unreadableRows) = (rows.unreadable, rows.unreadableRows)
-                found.missingKeys = rows.missingKeys.sorted()
+                let rows = try OpenedRows(connection, Sealing(ring))
+                found.damages = try rows.readAll(of: connection, progress)
+                let report = rows.report
+                (found.tokens, found.sessions, found.lastWrittenAt) = (
+                    report.tokens, report.sessions, report.lastWrittenAt
+                )
+                (found.unreadable, found.unreadableRows) = (report.unreadable, report.unreadableRows)
+                found.missingKeys = report.missingKeys.sorted()
                 found.missingErasures = ErasuresFile.missing(
                     of: Schema.erasures(of: connection), byStoreWith: options.keyRing, in: directory)
             }

@@ -74,7 +74,7 @@ final class TokenReader {
                     fault = error
                 }
                 let version = TokenVersion(rawValue: Int64(select.integer(at: 4)))
-                return .found(tokenInfo, until: deadline, version: version)
+                return .found(tokenInfo, writtenAt: times.writtenAt, until: deadline, version: version)
             }
         } catch {
             throw .read(StoreFault(error))

@@ -49,3 +49,23 @@ enum ChangeOutcome: Sendable {
     case endedSome(Int)
     case noted
 }
+
+/// What a step of the walk changes: rows that have not been written since they were read.
+struct WalkChanges: Sendable {
+    var expiredTokens: [(slot: Int64, version: TokenVersion)] = []
+    var expiredSessions: [SessionRow] = []
+    /// Sealed again.
+    var tokens: [(slot: Int64, version: TokenVersion, value: [UInt8], keyNumber: Int, writtenAt: Int64)] = []
+    var sessions: [(key: [UInt8], user: [UInt8], keyNumber: Int)] = []
+    /// Bytes of the values that the step has read.
+    var readBytes = 0
+
+    var isEmpty: Bool { expiredTokens.isEmpty && expiredSessions.isEmpty && tokens.isEmpty && sessions.isEmpty }
+
+    /// The same changes, one in each.
+    var oneByOne: [WalkChanges] {
+        expiredTokens.map { WalkChanges(expiredTokens: [$0]) }
+            + expiredSessions.map { WalkChanges(expiredSessions: [$0]) }
+            + tokens.map { WalkChanges(tokens: [$0]) } + sessions.map { WalkChanges(sessions: [$0]) }
+    }
+}

@@ -1,5 +1,4 @@
 import CSQLite
-import Cryptography
 import System
 import TokenStore
 
@@ -60,11 +59,12 @@ enum Schema {
             used_at INTEGER NOT NULL,
             key_number INTEGER NOT NULL,
             user BLOB NOT NULL
-        ) STRICT, WITHOUT ROWID;
+        ) STRICT, WITHOUT ROWID
+        """
+
+    static let indexes = """
         CREATE UNIQUE INDEX session_by_id ON session (id);
-        CREATE INDEX session_by_user ON session (user_key, number);
-        CREATE INDEX session_by_expiration ON session (expires_at);
-        CREATE INDEX session_by_use ON session (used_at)
+        CREATE INDEX session_by_user ON session (user_key, number)
         """
 
     /// Checks that a database is one of this program, and returns its version: 0 for a new one.
@@ -105,16 +105,44 @@ enum Schema {
     }
 
     /// Makes the tables in a new database.
-    static func create(_ connection: SQLiteConnection) throws(SQLiteError) {
+    ///
+    /// - Parameter indexes: Whether to make the indexes as well.
+    static func create(_ connection: SQLiteConnection, indexes: Bool = true) throws(SQLiteError) {
         try connection.execute(
             """
             BEGIN IMMEDIATE;
             \(tables);
+            \(indexes ? Self.indexes : "");
             PRAGMA application_id = \(applicationID);
             PRAGMA user_version = \(version);
             COMMIT
             """
         )
+    }
+
+    /// Undoes `WriterConnection.upgrade` in a backup, which version 1.0 would not restore otherwise; a restored store begins its walk anew.
+    static let downgrade = """
+        CREATE INDEX IF NOT EXISTS session_by_expiration ON session (expires_at);
+        CREATE INDEX IF NOT EXISTS session_by_use ON session (used_at);
+        DROP TABLE IF EXISTS walk
+        """
+
+    /// The state of the walk in a database; nil before the first one.
+    static func walk(of connection: SQLiteConnection) -> WalkState? {
+        (try? connection.text("SELECT state FROM walk")).flatMap { WalkState($0) }
+    }
+
+    /// Makes the table with the walk's state, which version 1.0 did not have.
+    static let walkTable = "CREATE TABLE IF NOT EXISTS walk (one INTEGER PRIMARY KEY, state BLOB NOT NULL) STRICT"
+
+    /// Replaces the state of the walk, in the open transaction.
+    ///
+    /// - Parameter walk: The state's text.
+    static func set(walk: String, in connection: SQLiteConnection) throws(SQLiteError) {
+        let save = try SQLiteStatement(
+            "INSERT INTO walk VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET state = excluded.state", on: connection)
+        try save.bind(Array(walk.utf8), at: 1)
+        try save.run()
     }
 
     /// What is wrong with the definitions of a database's tables and indexes; nil if nothing is.
@@ -132,16 +160,6 @@ enum Schema {
         try create(sound)
         let isSound = try definitions(sound).isSubset(of: try definitions(connection))
         return isSound ? nil : "the definitions of its tables are damaged"
-    }
-
-    /// The key that distributes the rows of a store in the clear over the slots.
-    static func slotKey(of connection: SQLiteConnection) throws(SQLiteError) -> SecretKey {
-        let select = try SQLiteStatement("SELECT slot_key FROM store", on: connection)
-        defer { select.reset() }
-        guard try select.step() else { throw .damaged("the table store is empty") }
-        let key = select.blob(at: 0)
-        guard key.count == SecretKey.length else { throw .damaged("the slot key does not have 32 bytes") }
-        return SecretKey(key.span)
     }
 
     /// How many tokens and sessions a database counts.
@@ -204,39 +222,5 @@ enum Schema {
             if error.isBusy { throw .openElsewhere(path: path) }
             throw error.isNotADatabase ? .notADatabase(path: path, error) : .database(path: path, error)
         }
-    }
-}
-
-/// The numbers of the keys that rows are sealed with, as far as a look at the first rows shows.
-///
-/// No index has them, so looking at every row would take as long as reading the whole database. The first tokens are a random
-/// sample, because a keyed hash chooses their slots; the same holds for sessions. So a key that has sealed every token is always
-/// found, and one that has sealed a fifth of them is missed by a look at 32 rows in one case of a thousand. `token-cache verify`
-/// looks at all rows.
-enum KeyNumbers {
-    /// How many rows a start looks at: a millisecond, whatever the size of the store.
-    static let rowsOfStart = 32
-    /// How many rows are looked at for an operator: a fraction of a second, and exact in stores that have no more.
-    static let rowsForOperator = 100_000
-
-    /// - Parameters:
-    ///   - connection: A sealed database.
-    ///   - limit: How many tokens, and how many sessions, are looked at.
-    static func read(_ connection: SQLiteConnection, rows limit: Int) throws(SQLiteError) -> Set<Int> {
-        var numbers: Set<Int> = []
-        for table in ["token", "session"] {
-            // Without the inner query, LIMIT would count numbers instead of rows.
-            let select = try SQLiteStatement(
-                "SELECT DISTINCT key_number FROM (SELECT key_number FROM \(table) LIMIT \(limit))", on: connection)
-            while try select.step() { numbers.insert(select.integer(at: 0)) }
-        }
-        return numbers
-    }
-
-    /// The numbers of the keys that a ring lacks, in ascending order.
-    static func missing(
-        in ring: KeyRing, _ connection: SQLiteConnection, rows limit: Int
-    ) throws(SQLiteError) -> [Int] {
-        try read(connection, rows: limit).filter { ring.numberedKey($0) == nil }.sorted()
     }
 }

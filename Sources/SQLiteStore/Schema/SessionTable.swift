@@ -4,21 +4,21 @@ import TokenStore
 ///
 /// Used on its connection's thread.
 final class SessionTable {
+    private let connection: SQLiteConnection
     private let insert: SQLiteStatement
     private let selectByID: SQLiteStatement
     private let selectByUser: SQLiteStatement
-    private let selectExpired: SQLiteStatement
-    private let selectUnused: SQLiteStatement
     private let selectCurrent: SQLiteStatement
     private let noteUse: SQLiteStatement
     private let delete: SQLiteStatement
-    private let selectNext: SQLiteStatement
+    private let deleteUnused: SQLiteStatement
     private let updateUser: SQLiteStatement
 
     init(_ connection: SQLiteConnection) throws(SQLiteError) {
         func statement(_ sql: String) throws(SQLiteError) -> SQLiteStatement {
             try SQLiteStatement(sql, on: connection)
         }
+        self.connection = connection
         let all = "SELECT \(SessionRow.columns) FROM session WHERE"
         insert = try statement(
             """
@@ -29,11 +29,9 @@ final class SessionTable {
         selectByID = try statement("\(all) id = ?1")
         // All but the ?2 newest ones.
         selectByUser = try statement("\(all) user_key = ?1 ORDER BY number DESC LIMIT -1 OFFSET ?2")
-        selectExpired = try statement("\(all) expires_at <= ?1 ORDER BY expires_at LIMIT ?2")
-        selectUnused = try statement("\(all) used_at < ?1 ORDER BY used_at LIMIT ?2")
         selectCurrent = try statement("SELECT 1 FROM session WHERE key = ?1 AND expires_at > ?2")
         noteUse = try statement("UPDATE session SET used_at = ?2 WHERE key = ?1 AND used_at < ?2")
-        selectNext = try statement("\(all) key > ?1 ORDER BY key LIMIT ?2")
+        deleteUnused = try statement("DELETE FROM session WHERE key = ?1 AND used_at = ?2")
         updateUser = try statement("UPDATE session SET user = ?2, key_number = ?3 WHERE key = ?1")
         delete = try statement("DELETE FROM session WHERE key = ?1")
     }
@@ -61,15 +59,8 @@ final class SessionTable {
         try noteUse.withBinding(key, at: 1) { () throws(SQLiteError) in _ = try noteUse.step() }
     }
 
-    /// Reads some sessions, in the order of their rows' keys.
-    func rows(after key: [UInt8], limit: Int) throws(SQLiteError) -> [SessionRow] {
-        try selectNext.bind(key, at: 1)
-        try selectNext.bind(Int64(limit), at: 2)
-        return try rows(of: selectNext)
-    }
-
-    /// Replaces the sealed part of a session.
-    func replaceUser(of row: SessionRow) throws(SQLiteError) {
+    /// Gives a session a user that was sealed again.
+    func seal(_ row: (key: [UInt8], user: [UInt8], keyNumber: Int)) throws(SQLiteError) {
         try updateUser.bind(row.key, at: 1)
         try updateUser.bind(row.user, at: 2)
         try updateUser.bind(Int64(row.keyNumber), at: 3)
@@ -91,20 +82,16 @@ final class SessionTable {
         return try remove(rows(of: selectByUser))
     }
 
-    /// Removes some sessions that have expired or were not used for too long.
+    /// Removes sessions that were not used since they were read.
     ///
-    /// - Parameters:
-    ///   - now: In seconds since 1970.
-    ///   - unusedSince: Those last used before this moment have been idle for too long; nil if there is no limit.
-    ///   - limit: How many at most.
-    func expire(at now: Int64, unusedSince: Int64?, limit: Int) throws(SQLiteError) -> [SessionRow] {
-        try selectExpired.bind(now, at: 1)
-        try selectExpired.bind(Int64(limit), at: 2)
-        var removed = try remove(rows(of: selectExpired))
-        if let unusedSince, removed.count < limit {
-            try selectUnused.bind(unusedSince, at: 1)
-            try selectUnused.bind(Int64(limit - removed.count), at: 2)
-            removed += try remove(rows(of: selectUnused))
+    /// - Returns: Those that were removed.
+    func removeUnused(_ rows: [SessionRow]) throws(SQLiteError) -> [SessionRow] {
+        var removed: [SessionRow] = []
+        for row in rows {
+            try deleteUnused.bind(row.key, at: 1)
+            try deleteUnused.bind(row.usedAt, at: 2)
+            try deleteUnused.run()
+            if connection.changeCount > 0 { removed.append(row) }
         }
         return removed
     }

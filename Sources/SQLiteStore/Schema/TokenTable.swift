@@ -11,6 +11,8 @@ final class TokenTable {
     private let insert: SQLiteStatement
     private let delete: SQLiteStatement
     private let select: SQLiteStatement
+    private let sealRead: SQLiteStatement
+    private let deleteRead: SQLiteStatement
 
     init(_ connection: SQLiteConnection) throws(SQLiteError) {
         self.connection = connection
@@ -32,7 +34,34 @@ final class TokenTable {
         delete = try SQLiteStatement("DELETE FROM token WHERE \(isThere)", on: connection)
         select = try SQLiteStatement(
             "SELECT version, written_at, expires_at FROM token WHERE \(isThere)", on: connection)
+        sealRead = try SQLiteStatement(
+            "UPDATE token SET value = ?3, written_at = ?4, key_number = ?5 WHERE slot = ?1 AND version = ?2",
+            on: connection)
+        deleteRead = try SQLiteStatement("DELETE FROM token WHERE slot = ?1 AND version = ?2", on: connection)
     }
+
+    // MARK: - Rows that were read before
+
+    /// Gives a row a value that was sealed again, unless it was written since it was read; it keeps its version.
+    func seal(
+        _ row: (slot: Int64, version: TokenVersion, value: [UInt8], keyNumber: Int, writtenAt: Int64)
+    ) throws(SQLiteError) {
+        try sealRead.bind(row.slot, at: 1)
+        try sealRead.bind(row.version.rawValue, at: 2)
+        try sealRead.bind(row.writtenAt, at: 4)
+        try sealRead.bind(Int64(row.keyNumber), at: 5)
+        try sealRead.withBinding(row.value, at: 3) { () throws(SQLiteError) in _ = try sealRead.step() }
+    }
+
+    /// Removes a row, unless it was written since it was read; returns whether it was removed.
+    func remove(_ slot: Int64, _ version: TokenVersion) throws(SQLiteError) -> Bool {
+        try deleteRead.bind(slot, at: 1)
+        try deleteRead.bind(version.rawValue, at: 2)
+        try deleteRead.run()
+        return connection.changeCount > 0
+    }
+
+    // MARK: - Rows of ids
 
     /// Replaces the row with the same key.
     ///
@@ -87,7 +116,7 @@ final class TokenTable {
 struct StoredToken {
     let slot: Int64
     let key: [UInt8]
-    /// The key that sealed the value; 0 in the clear.
+    /// The key that sealed the value.
     let keyNumber: Int
     let times: RowTimes
     let version: TokenVersion
@@ -104,6 +133,9 @@ struct StoredToken {
         version = TokenVersion(rawValue: Int64(select.integer(at: 5)))
     }
 
+    /// Whether it is where its id is looked for.
+    var isInPlace: Bool { RowSlots.contains(slot, from: RowKey(bytes: key).firstSlot) }
+
     /// Opens the token of the statement's current row.
     ///
     /// - Parameters:
@@ -117,14 +149,19 @@ struct StoredToken {
             return .success(
                 try select.withBlob(at: 6) { (value) throws(SealingError) in
                     bytes += value.count
-                    guard RowSlots.contains(slot, from: RowSlots.first(of: coder.hashPrefix(of: key))) else {
-                        throw .misplaced
-                    }
+                    guard isInPlace else { throw .misplaced }
                     return try coder.token(of: value, keyNumber: keyNumber, key: key, times: times)
                 })
         } catch {
             return .failure(error)
         }
+    }
+
+    /// The same for a row in the clear.
+    func clearToken(of select: SQLiteStatement, _ bytes: inout Int) -> Result<Token, SealingError> {
+        let value = select.blob(at: 6)
+        bytes += value.count
+        return Result { () throws(SealingError) in try ClearRow.token(key: key, value: value) }
     }
 }
 

@@ -24,27 +24,16 @@ final class StoreState: Sendable {
     let metrics = WriterMetrics()
     let clock = StoreClock()
     let sealing: Sealing
-    /// Numbers of keys that the ring lacked when the store was opened, although rows are sealed with them.
-    private let missingAtStart: [Int]
     private let writeObserver = Mutex<(any WriteObserver)?>(nil)
     private let currentRetention: Mutex<Retention>
     /// Whether `currentRetention` keeps everything for ever; separate, because every read asks for it.
     private let isRetentionUnlimited: Atomic<Bool>
 
-    init(
-        sealing: Sealing, retention: Retention, missingKeys: [Int] = [], lastBackup: BackupRecord? = nil
-    ) {
-        missingAtStart = missingKeys
+    init(sealing: Sealing, retention: Retention, lastBackup: BackupRecord? = nil) {
         self.lastBackup = Mutex(lastBackup)
         self.sealing = sealing
         currentRetention = Mutex(retention)
         isRetentionUnlimited = Atomic(retention.isUnlimited)
-    }
-
-    /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has seen.
-    var missingKeys: [Int] {
-        // An operator may have put the key back into the ring's file, which is read again whenever a key is added.
-        sealing.ring.map { ring in missingAtStart.filter { ring.numberedKey($0) == nil } } ?? []
     }
 
     /// Is told of all changes to tokens; nil if there is no observer.

@@ -21,8 +21,6 @@ struct MaintenanceSchedule {
         case prepareCheckpoint
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
-        /// Makes the indexes by which expired rows are found, and deletes those rows.
-        case expire
     }
 
     /// Bytes of the WAL at which it is checkpointed although commits continue.
@@ -43,12 +41,7 @@ struct MaintenanceSchedule {
     /// The longest time that replaced values stay in the WAL.
     private static let emptyInterval = Duration.seconds(60)
 
-    /// Nil if nothing is deleted.
-    private var retention: Retention?
-    private var hasSessions = false
-    private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
-    private var nextExpiry: ContinuousClock.Instant?
     /// No checkpoint before this moment.
     private var checkpointAllowed: ContinuousClock.Instant
     /// When to checkpoint if no commit comes; nil if the WAL is empty.
@@ -64,13 +57,8 @@ struct MaintenanceSchedule {
     /// Pages that were still being read then may not have been copied.
     private var preparedWAL = 0
 
-    /// - Parameter retention: Nil for a command, which deletes nothing.
-    init(retention: Retention?, at now: ContinuousClock.Instant) {
-        self.retention = retention
-        expiryInterval = retention?.deletionInterval(hasSessions: false)
+    init(at now: ContinuousClock.Instant) {
         nextFileLook = now + Self.fileInterval
-        // Also if nothing expires: an earlier run may have left an index.
-        nextExpiry = retention.map { _ in now }
         checkpointAllowed = now
         filledSince = now
         // An earlier run may have left something in the WAL.
@@ -78,16 +66,6 @@ struct MaintenanceSchedule {
     }
 
     // MARK: - What happened
-
-    /// Takes over the retention in force, which may have changed.
-    ///
-    /// - Parameter hasSessions: Whether there are sessions, which all expire.
-    mutating func noteRetention(_ retention: Retention, hasSessions: Bool = false, at now: ContinuousClock.Instant) {
-        guard let former = self.retention, retention != former || hasSessions != self.hasSessions else { return }
-        (self.retention, self.hasSessions) = (retention, hasSessions)
-        expiryInterval = retention.deletionInterval(hasSessions: hasSessions)
-        nextExpiry = now
-    }
 
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime
@@ -131,15 +109,6 @@ struct MaintenanceSchedule {
         preparedWAL = walSize
     }
 
-    /// - Parameters:
-    ///   - removed: How many tokens and sessions were deleted.
-    ///   - isDone: Whether no expired row is left for now.
-    mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
-        nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
-        // Until a checkpoint, deleted values stay readable in the WAL.
-        if removed > 0 { noteCommit(at: now) }
-    }
-
     // MARK: - What to do
 
     /// The step that is due; nil when there is none.
@@ -156,7 +125,6 @@ struct MaintenanceSchedule {
             if !isComfortable { return .prepareCheckpoint }
         }
         if now >= nextFileLook { return .lookAfterFiles }
-        if let nextExpiry, now >= nextExpiry { return .expire }
         return nil
     }
 
@@ -168,7 +136,6 @@ struct MaintenanceSchedule {
     /// When to ask again if nothing else happens.
     var next: ContinuousClock.Instant {
         var next = nextFileLook
-        if let nextExpiry { next = min(next, nextExpiry) }
         if let quietCheckpoint, !isSynchronizing {
             let old = filledSince.map { $0 + Self.emptyInterval } ?? quietCheckpoint
             next = min(next, max(min(quietCheckpoint, old), checkpointAllowed))

@@ -89,6 +89,7 @@ final class RecoveringDatabase {
         // A checkpoint may cut the files, also one that then fails.
         files?.forgetSizes()
         try opener.settle(writer)
+        try writer.upgrade()
         // The operator has accepted a WAL that is found damaged at the start. If one is found damaged later, while its
         // index is in use, the index still lists the bad frames, and a checkpoint would copy them into the database.
         opener.options.acceptsDamagedWAL = false

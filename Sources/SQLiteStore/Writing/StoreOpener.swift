@@ -15,8 +15,6 @@ struct StoreOpener: Sendable {
     struct Opened {
         let writer: WriterConnection
         let sealing: Sealing
-        /// Numbers of keys that seal rows but are missing from the ring, see `KeyNumbers`.
-        let missingKeys: [Int]
     }
 
     /// Whether the database is empty or missing; fails if it was not before.
@@ -39,12 +37,11 @@ struct StoreOpener: Sendable {
     /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
         let isEmpty = try isEmpty
-        let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
+        let hasRing = FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate)
         // A key ring without tokens suggests that the disk with the tokens is not mounted.
         if isEmpty && hasRing { options.report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
-        for number in opened.missingKeys { options.report(.missingKey(number: number)) }
         return opened
     }
 
@@ -118,23 +115,21 @@ struct StoreOpener: Sendable {
         _ mode: SQLiteConnection.Mode, _ present: Sealing? = nil
     ) throws(SQLiteOpenError) -> Opened {
         let (connection, isNew) = try connect(mode)
+        // A store that is open keeps its keys, whatever has become of the key ring's file. Otherwise they are chosen before anything is
+        // changed: a store that is refused stays as it is, so that version 1.0 can open it.
+        var chosen: (ring: KeyRing, newIdentity: [UInt8]?)? = present.map { ($0.ring, nil) }
+        if chosen == nil, !isNew { chosen = try ring(of: connection) }
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
             if isNew { try Schema.create(connection) }
             try connection.beginMarks()
         }
-        // A store that is open keeps its keys, whatever has become of the key ring's file.
-        let (keys, identity): (StoreKeys, [UInt8]?) =
-            if let present { (present.keys, nil) } else { try self.keys(of: connection) }
+        let (ring, identity) = if let chosen { chosen } else { try ring(of: connection) }
         return try Schema.opening(database) { () throws(SQLiteError) in
-            // A damaged page among these rows does not keep the others from being served.
-            let missing = keys.ring.flatMap {
-                try? KeyNumbers.missing(in: $0, connection, rows: KeyNumbers.rowsOfStart)
-            }
-            let sealing = present ?? Sealing(keys)
+            let sealing = present ?? Sealing(ring)
             let writer = try WriterConnection(connection, options: options, sealing)
             if let identity { try writer.setKeyRing(identity) }
-            return Opened(writer: writer, sealing: sealing, missingKeys: missing ?? [])
+            return Opened(writer: writer, sealing: sealing)
         }
     }
 
@@ -207,36 +202,28 @@ struct StoreOpener: Sendable {
 
     // MARK: - Sealing
 
-    /// The keys of the store; an empty store gets a key ring.
+    /// The key ring of the store; an empty store gets one.
     ///
-    /// - Returns: The keys, and the identity of their ring if the database does not have it yet.
-    private func keys(
+    /// - Returns: The ring, and its identity if the database does not have it yet.
+    private func ring(
         of connection: SQLiteConnection
-    ) throws(SQLiteOpenError) -> (keys: StoreKeys, newIdentity: [UInt8]?) {
+    ) throws(SQLiteOpenError) -> (ring: KeyRing, newIdentity: [UInt8]?) {
         let (identity, isEmpty) = try ringIdentity(in: connection)
         let chosen = try ring(fitting: identity, isEmpty: isEmpty)
         if chosen.isNew { options.report(.madeKeyRing(path: options.keyRing.path)) }
-        if chosen.ring != nil, let group = options.keyRing.volumeGroup {
+        if let group = options.keyRing.volumeGroup {
             options.report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
         }
-        let newIdentity = chosen.identity == identity ? nil : chosen.identity
-        return (try keys(chosen.ring, connection), newIdentity)
+        return (chosen.ring, chosen.identity == identity ? nil : chosen.identity)
     }
 
-    /// The keys of a store that is only read; no ring is made for it.
-    func presentKeys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
+    /// The key ring of a store that is only read; any ring if it has neither one nor rows.
+    func presentRing(of connection: SQLiteConnection) throws(SQLiteOpenError) -> KeyRing {
         let (identity, isEmpty) = try ringIdentity(in: connection)
-        if identity.isEmpty && isEmpty { return try keys(nil, connection) }
-        return try keys(try ring(fitting: identity, isEmpty: false).ring, connection)
+        return identity.isEmpty && isEmpty ? .random(createdAt: 0) : try ring(fitting: identity, isEmpty: false).ring
     }
 
-    private func keys(_ ring: KeyRing?, _ connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
-        if let ring { return .sealed(ring) }
-        let index = try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) }
-        return .clear(index: index)
-    }
-
-    /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no rows.
+    /// The identity of the ring that has sealed a database, empty if none has, and whether the database has no rows.
     func ringIdentity(
         in connection: SQLiteConnection
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
@@ -252,7 +239,7 @@ struct StoreOpener: Sendable {
     private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
         do throws(StoreOpenError) {
             return try options.keyRing.ring(
-                fitting: identity, isEmpty: isEmpty, isSealed: options.isSealed, of: "the store \(database)")
+                fitting: identity, isEmpty: isEmpty, of: "the store \(database)")
         } catch {
             throw .shared(error)
         }

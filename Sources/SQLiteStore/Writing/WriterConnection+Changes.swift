@@ -120,4 +120,22 @@ extension WriterConnection {
         let ended = noteEnded(try sessions.remove(userKey: row.userKey, exceptNewest: max(1, perUser)))
         return .success(.endedSome(ended.count))
     }
+
+    // MARK: - Users
+
+    /// Removes a user's token and sessions.
+    ///
+    /// - Returns: What was removed, and a version later than that of any removed row.
+    func erase(
+        _ user: [UInt8]
+    ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
+        var key = RowKey()
+        coder.key(of: user, into: &key)
+        return try transaction { () throws(SQLiteError) in
+            let hadToken = try table.remove(key)
+            if hadToken { noteRemoved(1) }
+            let ended = noteEnded(try sessions.remove(userKey: key.bytes))
+            return .success((Erasure(hadToken: hadToken, sessions: ended.count), versions.next()))
+        }
+    }
 }

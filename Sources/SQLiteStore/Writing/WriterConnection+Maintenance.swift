@@ -1,76 +1,53 @@
-import CSQLite
 import Glibc
 import TokenStore
 
 /// The writer's maintenance between groups, in small steps: each is a transaction of its own that delays commits only
 /// briefly.
 extension WriterConnection {
-    /// Rows that one step of an expiry removes.
-    private static let expiryBatch = 256
+    /// Brings a store of version 1.0 up to date: it needs no indexes that find expired rows, and a place for the state of the walk.
+    ///
+    /// The pages that this frees hold times and the keys of rows, which are hashes, so they are not overwritten. That way it needs
+    /// hardly any room on the disk.
+    func upgrade() throws(SQLiteError) {
+        try connection.execute("PRAGMA secure_delete = OFF")
+        defer { try? connection.execute("PRAGMA secure_delete = ON") }
+        try transaction { () throws(SQLiteError) in try connection.execute(Schema.walkTable) }
+        for index in ["token_by_writing", "token_by_expiration", "session_by_expiration", "session_by_use"] {
+            do throws(SQLiteError) {
+                try transaction { () throws(SQLiteError) in try connection.execute("DROP INDEX IF EXISTS \(index)") }
+            } catch {
+                // A damaged index stays. Most tokens can be stored beside it, as with version 1.0.
+                guard error.isNotADatabase else { throw error }
+            }
+        }
+    }
 
-    /// Removes some expired tokens and sessions, the oldest first.
+    /// Makes the changes of a step of the walk, and saves its state.
     ///
     /// - Parameters:
-    ///   - retention: The retention in force.
-    ///   - now: In seconds since 1970.
-    /// - Returns: How many tokens were removed and how many sessions have ended, and whether nothing is left that has expired.
-    func expire(
-        _ retention: Retention, at now: Int64
-    ) throws(SQLiteError) -> (removed: Int, ended: Int, isDone: Bool) {
-        let horizon = retention.horizon(at: now)
-        var (removed, ended) = (0, 0)
+    ///   - changes: Rows that were written since they were read stay as they are.
+    ///   - deletes: Whether the expired rows are deleted.
+    ///   - walk: The state's text.
+    /// - Returns: How many tokens were removed.
+    func apply(_ changes: WalkChanges, deletes: Bool, walk: String) throws(SQLiteError) -> Int {
         try transaction { () throws(SQLiteError) in
-            if let written = horizon?.written {
-                removed += try remove("written_at < ?1 ORDER BY written_at", written)
+            var removed = 0
+            if deletes {
+                for (slot, version) in changes.expiredTokens where try table.remove(slot, version) { removed += 1 }
+                noteRemoved(removed)
+                _ = noteEnded(try sessions.removeUnused(changes.expiredSessions))
             }
-            if let expired = horizon?.expired {
-                removed += try remove("expires_at < ?1 AND expires_at IS NOT NULL ORDER BY expires_at", expired)
-            }
-            noteRemoved(removed)
-            guard sessionCount > 0 else { return }
-            let unusedSince = retention.sessionIdleTimeout.map { now - $0.components.seconds }
-            let rows = try sessions.expire(at: now, unusedSince: unusedSince, limit: Self.expiryBatch)
-            ended = noteEnded(rows).count
+            for row in changes.tokens { try table.seal(row) }
+            for row in changes.sessions { try sessions.seal(row) }
+            try Schema.set(walk: walk, in: connection)
+            return removed
         }
-        return (removed, ended, max(removed, ended) < Self.expiryBatch)
     }
 
     func saveClockLook(_ time: Int64) throws(SQLiteError) {
         try transaction { () throws(SQLiteError) in
             try connection.execute("UPDATE store SET looked_at = \(time)")
         }
-    }
-
-    private func remove(_ condition: String, _ moment: Int64) throws(SQLiteError) -> Int {
-        let statement = try SQLiteStatement(
-            "DELETE FROM token WHERE slot IN (SELECT slot FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",
-            on: connection
-        )
-        try statement.bind(moment, at: 1)
-        try statement.run()
-        return connection.changeCount
-    }
-
-    /// Creates or drops the indexes for the retention.
-    ///
-    /// Each costs every write a little, so it exists only when used.
-    ///
-    /// After an error they are unchanged.
-    func index(for retention: Retention) throws(SQLiteError) {
-        guard retention != indexed else { return }
-        try transaction { () throws(SQLiteError) in
-            try connection.execute(
-                retention.afterWritten == nil
-                    ? "DROP INDEX IF EXISTS token_by_writing"
-                    : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)")
-            try connection.execute(
-                retention.afterExpired == nil
-                    ? "DROP INDEX IF EXISTS token_by_expiration"
-                    : """
-                    CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
-                    """)
-        }
-        indexed = retention
     }
 
     /// Writes and syncs that many bytes to the WAL, and leaves only free pages behind: a disk on which this succeeds
@@ -143,8 +120,8 @@ extension WriterConnection {
     /// - Parameters:
     ///   - mode: What happens to the WAL afterwards.
     ///   - milliseconds: How long readers are waited for.
-    ///   - insists: Whether to wait also for readers that keep pages from being copied into the database. Without new
-    ///     commits each of them does so until its loop's turn ends; under constant load another one always follows.
+    ///   - insists: Whether to wait for readers of earlier states as well, which keep pages from being copied into the
+    ///     database. A loop reads one state until its turn ends; while commits continue, there are always such readers.
     func checkpoint(
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
@@ -156,54 +133,5 @@ extension WriterConnection {
             usleep(500)
         }
         return try connection.checkpoint(mode, waiting: milliseconds)
-    }
-}
-
-/// A copy of a database that is made step by step while the database changes.
-///
-/// What the source's connection writes between two steps, SQLite also writes to the copy, so that copying never has to
-/// start again (sqlite.org/c3ref/backup_finish.html). A complete copy is the database as of the last step.
-///
-/// It only reads the source: whoever makes it writes what each step returns to a file; see `CopyFile`.
-///
-/// Used on the source's thread.
-@safe final class DatabaseCopy {
-    private let source: SQLiteConnection
-    private let target: SQLiteConnection
-    private let handle: OpaquePointer
-
-    /// A step of the copying: how many pages are left, how many there are, and what is to be written.
-    typealias Step = (remaining: Int, total: Int, part: CopyFile.Part)
-
-    init(of source: SQLiteConnection) throws(SQLiteError) {
-        target = try SQLiteConnection(path: CopyFile.path, mode: .copy)
-        // The copy is not used before it is complete and synced; after a crash an incomplete one is discarded.
-        try target.giveUpSafety()
-        guard let handle = unsafe sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
-            throw target.lastError
-        }
-        unsafe self.handle = unsafe handle
-        self.source = source
-    }
-
-    deinit {
-        _ = unsafe sqlite3_backup_finish(handle)
-    }
-
-    /// Copies some pages.
-    func step(pages: Int32) throws(SQLiteError) -> Step {
-        let code = unsafe sqlite3_backup_step(handle, pages)
-        guard let file = unsafe CopyFile.opened(as: target.file), !file.isFull else {
-            let message = "while its disk took nothing, \(CopyFile.limit >> 20) MiB of the store have changed"
-            throw SQLiteError(code: SQLITE_FULL, message: message)
-        }
-        let total = Int(unsafe sqlite3_backup_pagecount(handle))
-        switch code {
-        case SQLITE_DONE: return (0, total, file.take())
-        // Busy and locked: the lock will be released, and another step continues.
-        case SQLITE_OK, SQLITE_BUSY, SQLITE_LOCKED:
-            return (max(1, Int(unsafe sqlite3_backup_remaining(handle))), total, file.take())
-        default: throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
-        }
     }
 }

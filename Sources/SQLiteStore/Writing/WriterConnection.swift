@@ -29,8 +29,6 @@ final class WriterConnection {
     var announcedSessions: [SessionKey?] = []
     /// Called in a transaction that ends sessions, before it is committed.
     var willEnd: ([SessionKey?]) -> Void = { _ in }
-    /// The retention that the indexes were made for; nil if that is not known.
-    var indexed: Retention?
     /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
     /// Nil until first needed.
@@ -130,9 +128,9 @@ final class WriterConnection {
         return try statement.step() ? statement.integer(at: 0) : 0
     }
 
-    /// - Parameter identity: The identity of the ring whose keys seal the store; empty for a store in the clear.
+    /// - Parameter identity: The identity of the ring whose keys seal the store.
     func setKeyRing(_ identity: [UInt8]) throws(SQLiteError) {
-        let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
+        let update = try SQLiteStatement("UPDATE store SET key_ring = ?1", on: connection)
         try update.bind(identity, at: 1)
         try transaction { () throws(SQLiteError) in try update.run() }
     }

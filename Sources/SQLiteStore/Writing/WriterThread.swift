@@ -105,16 +105,32 @@ final class WriterThread: Sendable {
         writing ids: [[UInt8]] = [], _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
-            let job: Job = { database in
-                do throws(StoreError) {
-                    continuation.resume(returning: .success(try database.perform(writing: ids, body)))
-                } catch {
-                    continuation.resume(returning: .failure(error))
-                }
-            }
-            if !enqueue({ $0.jobs.append(job) }) { continuation.resume(returning: .failure(.closed)) }
+            enqueue(writing: ids, body) { continuation.resume(returning: $0) }
         }
         return try result.get()
+    }
+
+    /// As `perform`, but blocks the calling thread meanwhile.
+    func performAndWait<Result: Sendable>(
+        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
+    ) throws(StoreError) -> Result {
+        let waited = WaitedOutcome<Result>()
+        enqueue(writing: [], body) { waited.set($0) }
+        return try waited.get()
+    }
+
+    private func enqueue<Result: Sendable>(
+        writing ids: [[UInt8]], _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result,
+        _ finish: @escaping @Sendable (Swift.Result<Result, StoreError>) -> Void
+    ) {
+        let job: Job = { database in
+            do throws(StoreError) {
+                finish(.success(try database.perform(writing: ids, body)))
+            } catch {
+                finish(.failure(error))
+            }
+        }
+        if !enqueue({ $0.jobs.append(job) }) { finish(.failure(.closed)) }
     }
 
     private func enqueue(_ add: (inout Queue) -> Void) -> Bool {
@@ -144,7 +160,7 @@ final class WriterThread: Sendable {
     // MARK: - The thread
 
     private func run(_ database: RecoveringDatabase) {
-        var schedule = MaintenanceSchedule(retention: isServing ? state.retention : nil, at: .now)
+        var schedule = MaintenanceSchedule(at: .now)
         schedule.noteRoom(database.walRoom())
         var mayWait = true
         var pause: GroupPause?
@@ -167,7 +183,6 @@ final class WriterThread: Sendable {
                     schedule.noteFailure(at: .now)
                 }
             }
-            schedule.noteRetention(state.retention, hasSessions: database.hasSessions, at: .now)
             if let job {
                 // Timed apart from the commit before it: only a single step that takes too long is a stall.
                 admission.noteBusy()
@@ -234,10 +249,7 @@ final class WriterThread: Sendable {
                 database.lookAfterFiles()
                 schedule.noteRoom(database.walRoom())
                 state.clock.use { $0.look(at: .now) }
-                if !isExpiring(database) {
-                    _ = state.clock.mayDelete(isExpiring: false, report)
-                    state.clock.use { $0.accept() }
-                }
+                _ = state.clock.mayDelete(isExpiring: isExpiring(database), report)
                 try saveClockLook(database)
             case .prepareCheckpoint:
                 schedule.notePreparation(walSize: database.walSize)
@@ -258,33 +270,6 @@ final class WriterThread: Sendable {
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
                     )
                 }
-            case .expire:
-                // If it fails, it must not be due again at once, or the writer would repeat it without a pause.
-                var (removed, ended, isDone) = (0, 0, true)
-                defer { schedule.noteExpiry(removed: removed + ended, isDone: isDone, at: .now) }
-                let retention = state.retention
-                // Only now, so that a server answers while the index of a large store is made. As in `SQLiteTokenStore.change`.
-                admission.noteResting()
-                try database.perform { (writer) throws(SQLiteError) in try writer.index(for: retention) }
-                admission.noteBusy()
-                guard isExpiring(database) else { return }
-                let now = ExpiryClock.Reading.now
-                state.clock.use { $0.look(at: now) }
-                if let misdated = state.clock.use(\.misdated) {
-                    isDone = false
-                    let isRedated = try database.perform { (writer) throws(SQLiteError) in
-                        retention.afterWritten == nil ? true : try writer.redate(misdated)
-                    }
-                    if isRedated { state.clock.use { $0.accept() } }
-                    return
-                }
-                guard state.clock.mayDelete(report) else { return }
-                state.observer?.willExpire(until: now.wall)
-                (removed, ended, isDone) = try database.perform { (writer) throws(SQLiteError) in
-                    try writer.expire(retention, at: now.wall)
-                }
-                state.metrics.expired.add(UInt64(removed))
-                if removed > 0 { report(.expired(count: removed)) }
             }
         } catch {
             // RecoveringDatabase reports the first of successive failures; the step is tried again.
@@ -305,5 +290,22 @@ final class WriterThread: Sendable {
         else { return }
         try database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(time) }
         state.clock.use { $0.noteSaved(time) }
+    }
+}
+
+/// The outcome of a job for a thread that waits for it.
+private final class WaitedOutcome<Value: Sendable>: Sendable {
+    private let outcome = Mutex<Result<Value, StoreError>?>(nil)
+    private let isSet = Semaphore()
+
+    func set(_ result: Result<Value, StoreError>) {
+        outcome.withLock { $0 = result }
+        isSet.signal()
+    }
+
+    func get() throws(StoreError) -> Value {
+        isSet.wait()
+        guard let result = outcome.withLock(\.self) else { throw .closed }
+        return try result.get()
     }
 }

@@ -71,10 +71,10 @@ final class ConnectionDistributor: Sendable {
         let context = isServed ? context(with: <) : context(with: >)
         context.expectConnection()
         if context === acceptor, isServed || context.makeRoom(.expendable) {
-            return context.serve(descriptor, from: peer, through: listener, isRefused: false)
+            return context.take(descriptor, from: peer, through: listener, isRefused: false)
         }
         if isServed {
-            context.loop.execute { context.serve(descriptor, from: peer, through: listener, isRefused: false) }
+            context.loop.execute { context.take(descriptor, from: peer, through: listener, isRefused: false) }
             return
         }
         // One after the other, as one that is let in can itself make room for the next.
@@ -82,7 +82,7 @@ final class ConnectionDistributor: Sendable {
             newest = Task(executorPreference: context.loop) { [self, previous = newest] in
                 await previous?.value
                 let isRefused = await !makeRoom()
-                context.serve(descriptor, from: peer, through: listener, isRefused: isRefused)
+                context.take(descriptor, from: peer, through: listener, isRefused: isRefused)
             }
         }
     }

@@ -1,4 +1,5 @@
 import Audit
+import Cryptography
 import Dispatch
 import EventLoop
 import JWT
@@ -21,6 +22,10 @@ package final class AccessResources: Sendable {
     package let apiKeys: APIKeyFile?
     /// The keys of the JWTs' issuer, with the tokens that were verified; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
+    /// Facebook's app secret; nil without `facebook.app_secret_file`.
+    package let appSecret: AppSecretFile?
+    /// Those who have left the app at Facebook.
+    let departures: Departures
     /// Nil without `audit.file`.
     let audit: AuditLog?
     /// Whether the log has a warning about a proxy that names nobody.
@@ -32,12 +37,13 @@ package final class AccessResources: Sendable {
     ///   - settings: The settings at the start.
     ///   - seesEnds: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
+    ///   - departures: The process's.
     ///   - report: Gets what is said of JWTs that are refused.
     init(
-        _ settings: Settings, seesEnds: Bool = true, audit: AuditLog? = nil,
+        _ settings: Settings, seesEnds: Bool = true, audit: AuditLog? = nil, _ departures: Departures = Departures(),
         report: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(StartError) {
-        self.audit = audit
+        (self.audit, self.departures) = (audit, departures)
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: settings.cacheLimit / 4, seesEnds: seesEnds)
         failures = FailureLimiter(settings.access.failures)
@@ -45,6 +51,9 @@ package final class AccessResources: Sendable {
         do throws(KeyFileError) {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
+            setting = "facebook.app_secret_file"
+            let secret = settings.access.facebookSecretFile
+            appSecret = secret.isEmpty ? nil : try AppSecretFile(secret, SecretKey.appSecret(ofFile:))
             setting = "access.bearer.keys_file"
             if settings.access.mode == .bearer {
                 let rules = settings.access.bearer.rules
@@ -65,6 +74,7 @@ extension AccessResources {
     package enum KeyFile: String, CaseIterable, Sendable {
         case apiKeys = "API keys"
         case jwtKeys = "keys for JWTs"
+        case appSecret = "Facebook's app secret"
     }
 
     /// Reads those files of keys again that have changed or could not be used; if one cannot be used, its former keys stay in use.
@@ -103,6 +113,9 @@ extension AccessResources {
                 logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.verifier.keys.count) now")
                 reportUnusedKeys(logger)
             }
+        case .appSecret:
+            guard let appSecret, rereads || appSecret.haveChanged else { return nil }
+            try? appSecret.reload()
         }
         let fault = fault(of: file)
         if let fault, rereads || fault != known { logger.error("\(fault)") }
@@ -117,6 +130,7 @@ extension AccessResources {
             switch file {
             case .apiKeys: apiKeys?.fault
             case .jwtKeys: jwtKeys?.fault
+            case .appSecret: appSecret?.fault
             }
         return reason.map { "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \($0)" }
     }

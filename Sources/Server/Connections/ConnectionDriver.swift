@@ -34,14 +34,14 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     ///
     /// - Parameter listener: The listener that accepted the connection.
     func start(through listener: ClientListener) {
-        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve() }
+        guard listener.requiresProxyProtocol || listener.tls != nil else { return start() }
         Task(executorPreference: context.loop) { [self] in
             await connection.open(through: listener, on: context)
-            serve()
+            start()
         }
     }
 
-    private func serve() {
+    private func start() {
         if isRefused, case .answering = connection.state { connection.refuse(.tooManyConnections, on: context) }
         connection.run(on: context, for: self)
     }
@@ -105,7 +105,7 @@ extension Connection {
 
     /// Performs the TLS handshake; a client that can still be answered after a failure receives a refusal or an alert.
     private mutating func startTLS(
-        _ tls: TLSContext, clients: TLSClientAuthentication, on context: LoopContext
+        _ tls: WatchedCertificates, clients: TLSClientAuthentication, on context: LoopContext
     ) async {
         do throws(TLSError) {
             let deadline = context.loop.now + settings.headTime

@@ -69,6 +69,8 @@ package final class LoopContext: @unchecked Sendable {
         handshakes = TLSHandshakes(bufferBudget)
         self.totalCount = totalCount
         self.logger = logger
+        // Apart from the store's failures, which nobody can crowd out of the log this way.
+        let refusals = RateLimitedLog(logger, .warning)
         makeSettings = { settings, accessLog in
             let service = TokenService(
                 paths: settings.paths, readsJSON: settings.readsJSON, handle: handle,
@@ -82,7 +84,11 @@ package final class LoopContext: @unchecked Sendable {
                 },
                 noteRead: { metrics.storeReads.add() }
             )
-            let router = access.router(settings, service, trail, metrics, logger)
+            let router = access.router(settings, service, trail, metrics, logger) { secret, departures in
+                FacebookCallbacks(
+                    secret: { secret.content }, departures, store.administrator, publicHost: settings.https.publicHost,
+                    report: { refusals.log($0, requestID: $1) }, execute: { loop.execute($0) })
+            }
             return ConnectionSettings(settings, router: router, accessLog: accessLog)
         }
         connectionSettings = makeSettings(settings, accessLog)
@@ -133,7 +139,7 @@ package final class LoopContext: @unchecked Sendable {
     ///   - client: Its address.
     ///   - listener: The listener that accepted the connection.
     ///   - isRefused: Whether there are too many connections, so that this one is answered with 503 and closed.
-    func serve(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, isRefused: Bool) {
+    func take(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, isRefused: Bool) {
         if isRefused { metrics.refused.add() }
         let stream: TCPStream
         do throws(SystemError) {
@@ -221,6 +227,13 @@ package final class LoopContext: @unchecked Sendable {
 extension [LoopContext] {
     package func sum(_ value: (LoopMetrics) -> UInt64) -> UInt64 {
         reduce(0) { $0 + value($1.metrics) }
+    }
+
+    /// The count of each case, by its word.
+    package func counts<Key: CaseIterable & RawRepresentable<String>>(
+        _ counters: (LoopMetrics) -> Counters<Key>
+    ) -> [(word: String, count: UInt64)] {
+        Key.allCases.map { key in (key.rawValue, sum { counters($0).value(key) }) }
     }
 
     package func reading(_ histogram: (LoopMetrics) -> Histogram) -> Histogram.Reading {

@@ -1,5 +1,6 @@
 package import HTTP
 package import Metrics
+package import TokenService
 
 /// Counts requests by method and outcome.
 ///
@@ -14,7 +15,7 @@ package final class RequestCounts: Sendable {
         package var kind: Response.Outcome { Response.Outcome(status, code) }
 
         /// The error code of the answer; 0 for none.
-        package var errorCode: Int { Int(ErrorCode.number(of: status, code)) }
+        package var errorCode: Int { Int(ErrorCode.number(of: status, code.rawValue)) }
 
         fileprivate var labels: (status: String, code: String) {
             ("\(status.rawValue)", errorCode == 0 ? "none" : "\(errorCode)")
@@ -27,10 +28,11 @@ package final class RequestCounts: Sendable {
 
     /// The codes, which come with status 200, and then the other statuses.
     private static let outcomes: [Outcome] =
-        ErrorCode.allCases.map { Outcome(status: .ok, code: $0) }
+        codes.map { Outcome(status: .ok, code: $0) }
         + otherStatuses.map { Outcome(status: $0, code: .none) }
     private static let otherStatuses = Status.allCases.filter { $0 != .ok }
-    private static let columns = ErrorCode.allCases.count + Status.allCases.count - 1
+    private static let codes = ErrorCode.allCases
+    private static let columns = codes.count + Status.allCases.count - 1
 
     init() {
         precondition(Method.allCases.count * Self.columns <= counts.count, "the table has room for each row and column")
@@ -41,29 +43,22 @@ package final class RequestCounts: Sendable {
     func note(_ response: borrowing Response, to method: Method) {
         // Patterns, as `==` of another module's type is a call that is looked up at run time.
         let column =
-            if case .ok = response.status { Self.column(of: response.code) } else { Self.column(of: response.status) }
+            if case .ok = response.status { response.code == 0 ? 0 : Self.column(of: response.errorCode) } else {
+                Self.column(of: response.status)
+            }
         counts[method.rawValue * Self.columns + column].add()
         if case .get = method { gets.add() }
     }
 
-    /// The code's place in `allCases`.
-    @inline(__always)
-    private static func column(of code: ErrorCode) -> Int {
-        switch code {
-        case .none: 0
-        case .invalidInput: 1
-        case .denied: 2
-        case .writeFailed: 3
-        case .notFound: 4
-        case .unsupportedMethod: 5
-        }
-    }
+    /// The column of an error code, which is its place in `codes`.
+    @inline(never)
+    private static func column(of code: ErrorCode) -> Int { codes.firstIndex(of: code) ?? 0 }
 
     /// The column of a status other than 200; rare enough for a search.
     @inline(never)
     private static func column(of status: Status) -> Int {
         guard let index = otherStatuses.firstIndex(of: status) else { preconditionFailure("each status has a column") }
-        return ErrorCode.allCases.count + index
+        return codes.count + index
     }
 
     /// A number of requests with the same method and outcome.

@@ -3,18 +3,18 @@ import Glibc
 package import Settings
 import System
 
-/// All listeners for clients, and the TLS context that they share.
+/// All listeners for clients, and the certificates that they share.
 package struct ClientListeners: Sendable {
     package let all: [ClientListener]
     /// Nil without a TLS listener.
-    package let tls: TLSContext?
+    package let tls: WatchedCertificates?
 
     /// Takes over the sockets that the service manager passed, and binds the other addresses of `listen`.
     package static func open(
         _ settings: Settings, _ passedSockets: [PassedSocket]
     ) throws(StartError) -> ClientListeners {
         let plan = try ListenPlan(settings.listen, passedSockets)
-        let tls = plan.usesTLS ? try tlsContext(settings) : nil
+        let tls = plan.usesTLS ? try certificates(settings) : nil
         var listeners: [ClientListener] = []
         for (socket, address) in plan.adopted {
             let clients = TLSClientAuthentication(of: address, among: settings.listen)
@@ -29,12 +29,12 @@ package struct ClientListeners: Sendable {
     }
 
     /// Loads the certificates of all `https://` listeners.
-    static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
+    static func certificates(_ settings: Settings) throws(StartError) -> WatchedCertificates {
         guard !settings.tls.certificates.isEmpty else {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
         do throws(KeyFileError) {
-            return try TLSContext(TLSFiles(settings))
+            return try WatchedCertificates(TLSFiles(settings))
         } catch {
             throw StartError("\(error)")
         }
@@ -73,11 +73,11 @@ extension ClientListeners {
         var warnings: [String?] = []
         do throws(KeyFileError) {
             for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
-                warnings.append(try TLSContext.examine(pair).warning())
+                warnings.append(try WatchedCertificates.examine(pair).warning())
             }
             var authorities: TLSClientAuthorities?
             if let path = files.clientAuthorities, !isAwaited(path) {
-                authorities = try TLSContext.examine(authorities: path)
+                authorities = try WatchedCertificates.examine(authorities: path)
             }
             return (authorities?.trust, (warnings + [authorities?.warning()]).compactMap(\.self))
         } catch {
@@ -118,7 +118,7 @@ package struct ClientListener: Sendable {
     package let listener: Listener
     let requiresProxyProtocol: Bool
     /// Nil for plain HTTP.
-    let tls: TLSContext?
+    let tls: WatchedCertificates?
     let clientAuthentication: TLSClientAuthentication
     /// Whether clients come over TLS to the proxy that sends the PROXY header, unless that says otherwise.
     var isBehindTLS = false
@@ -138,7 +138,7 @@ package struct ClientListener: Sendable {
     ///   - tls: Nil if no entry is for TLS.
     ///   - clients: Whether clients show certificates.
     package static func open(
-        _ address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
+        _ address: ListenAddress, tls: WatchedCertificates?, clients: TLSClientAuthentication
     ) throws(StartError) -> [ClientListener] {
         var listeners: [Listener] = []
         switch address.place {
@@ -170,7 +170,7 @@ package struct ClientListener: Sendable {
 
     /// Takes over a listening socket that systemd has passed.
     static func adopt(
-        _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
+        _ socket: PassedSocket, as address: ListenAddress, tls: WatchedCertificates?, clients: TLSClientAuthentication
     ) throws(StartError) -> ClientListener {
         guard let listener = Listener(adopting: socket.descriptor) else {
             throw .passedSockets(

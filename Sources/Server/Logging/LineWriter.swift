@@ -35,22 +35,18 @@ final class LineWriter: Sendable {
                 return
             }
             // O_NONBLOCK makes opening a pipe without a reader fail at once; otherwise the start or reload would hang.
-            let flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK
-            var number = Self.open(path, flags)
-            // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
-            // create a file anywhere.
-            if number < 0 && errno == ENOENT { number = Self.open(path, flags | O_CREAT | O_EXCL) }
-            // Another process, such as logrotate, has created the file in between.
-            if number < 0 && errno == EEXIST { number = Self.open(path, flags) }
-            guard number >= 0 else { throw SystemError.last("open") }
-            self.number = number
-            file = FileDescriptor(owning: number)
+            let flags = O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK
+            let opened: FileDescriptor
+            do throws(SystemError) {
+                opened = try FileDescriptor(opening: path, flags)
+            } catch {
+                guard error.code == ENOENT else { throw error }
+                opened = try FileDescriptor(openingOrCreating: path, flags, mode: 0o640)
+            }
+            number = opened.number
+            file = consume opened
             // Remove O_NONBLOCK: the writing thread may block.
             guard fcntl(number, F_SETFL, O_APPEND) == 0 else { throw SystemError.last("fcntl") }
-        }
-
-        private static func open(_ path: String, _ flags: Int32) -> Int32 {
-            retryingInterrupts { unsafe Glibc.open(path, flags, 0o640) }
         }
     }
 

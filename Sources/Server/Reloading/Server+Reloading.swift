@@ -59,12 +59,10 @@ extension Server {
         return outcome
     }
 
-    /// Logs what a command did with an API key, and takes it over at once.
+    /// Takes over the file of API keys at once, as a command has changed it.
     ///
-    /// - Parameter act: Who did it and what, for the log.
     /// - Returns: Why the server cannot use the file; nil if it can.
-    package func noteAPIKeyChange(_ act: String) async -> String? {
-        logger.notice("\(act)")
+    package func loadAPIKeys() async -> String? {
         // The file is read even if it was read since the change, so that the command learns of a fault too.
         return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
     }
@@ -82,13 +80,13 @@ extension Server {
                 }
             }
             group.addTask { [self] in
-                while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                await Self.repeatedly(after: Self.fileCheckInterval) {
                     await keyRingQueue.run { [self] in checkKeyRing() }
                 }
             }
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
-                    while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                    await Self.repeatedly(after: Self.fileCheckInterval) {
                         await access.reloadChangedFiles(logger, [file])
                     }
                 }
@@ -195,7 +193,7 @@ extension Server {
     private struct Reading: Sendable {
         let loaded: SettingsLoader.Loaded
         let change: SettingsChange
-        let certificates: TLSContext.Reading?
+        let certificates: WatchedCertificates.Reading?
     }
 
     private func read(since before: Settings) throws -> Reading {
@@ -274,7 +272,7 @@ extension Server {
             outcome += "; " + postponed
         }
         for fault in faults { outcome += "; " + fault }
-        for warning in certificateWarnings {
+        for warning in change.settings.warnings + certificateWarnings {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }
@@ -294,7 +292,7 @@ extension Server {
         return change.postponed.isEmpty ? "no setting has changed" : "no setting has changed yet"
     }
 
-    private static func text(_ tls: TLSContext) -> String {
+    private static func text(_ tls: WatchedCertificates) -> String {
         let expiry = UTCTime.text(tls.earliestExpiry, "%F")
         let trust = tls.clientAuthorities.map { "; \($0.trust)" }
         return "certificates reloaded, the first expires on \(expiry)\(trust ?? "")"

@@ -4,7 +4,7 @@ import TokenService
 
 extension Setting {
     /// Who may read and write which token.
-    static let access = [accessMode] + sessions + bearer + otherModes + [failures]
+    static let access = [accessMode] + sessions + bearer + otherModes + [failures, facebook]
 
     private static let accessMode = Setting(
         "access.mode", \.access.mode, .choice, takesEffect: .atStart,
@@ -31,14 +31,10 @@ extension Setting {
         ),
         Setting(
             "access.session.idle_timeout", \.access.session.idleTimeout, sessionTime, takesEffect: .atStart,
-            "How long a session is valid without being used."
+            "How long a session is valid without being used. Beyond 100 sessions of a user, the oldest ends."
         ),
         Setting(
-            "access.session.per_user", \.access.session.perUser, .number(1...1_000), takesEffect: .atStart,
-            "The largest number of sessions of one user; one more ends the user's oldest."
-        ),
-        Setting(
-            "access.api.keys_file", \.access.apiKeysFile, .text("the path of a file, or empty"), takesEffect: .atStart,
+            "access.api.keys_file", \.access.apiKeysFile, .file, takesEffect: .atStart,
             """
             The file with the API keys of the app's server, which `token-cache access keys add` creates; empty for no API. It
             has only hashes of the keys. It is read again when it changes.
@@ -71,23 +67,12 @@ extension Setting {
             """
         ),
         Setting(
-            "access.bearer.keys_file", \.access.bearer.keysFile, .text("the path of a file, or empty"),
+            "access.bearer.keys_file", \.access.bearer.keysFile, .file,
             takesEffect: .atStart,
             """
             The file with the public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517). Only its owner
-            may write to it. It is read again on SIGHUP and when it changes; if it cannot be used, the old keys stay in use.
-            """
-        ),
-        Setting(
-            "access.bearer.algorithms", \.access.bearer.rules.algorithms,
-            .list(
-                JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "), { JWTAlgorithm(name: $0.utf8) },
-                \.rawValue
-            ),
-            takesEffect: .atStart,
-            """
-            The signature algorithms of JWTs that are accepted. A key with alg is used with that one only, a key without it
-            with those in this list for its kind: RSA keys with either RS or PS ones, whichever come first. EdDSA is Ed25519.
+            may write to it. It is read again on SIGHUP and when it changes; if it cannot be used, the old keys stay in use. A
+            key with alg is used with that algorithm only, a key without it with all of its kind.
             """
         ),
         Setting(
@@ -99,8 +84,7 @@ extension Setting {
             "access.bearer.in_unique_id", \.access.bearer.isReadInUniqueID, .onOff, takesEffect: .atStart,
             """
             Whether a JWT may also be in unique_id, for old apps that cannot send a header. A query may be in the logs of
-            proxies, so let such apps use POST, or short-lived tokens. limits.request_line may have to be raised for long
-            tokens.
+            proxies, so let such apps use POST, or short-lived tokens. limits.head may have to be raised for long tokens.
             """
         ),
     ]
@@ -139,6 +123,16 @@ extension Setting {
         behind one address, as in a mobile network, share its failures and are locked out together; in mode open the GET of
         a new user, who has no token yet, is a failure too. Behind trusted proxies, the client's own address counts; with
         IPv6, a network of 64 bits counts as one address.
+        """
+    )
+
+    private static let facebook = Setting(
+        "facebook.app_secret_file", \.access.facebookSecretFile, .text("the path of a file, or empty"),
+        takesEffect: .atStart,
+        """
+        The file with the secret of your app at Facebook; empty if there is none. With it, Facebook's messages that somebody
+        has left the app or wants its data deleted are accepted at /facebook/deauthorize and /facebook/data-deletion, and
+        the tokens of that person are removed. The file is read again when it changes.
         """
     )
 

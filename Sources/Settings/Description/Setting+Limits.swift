@@ -4,12 +4,11 @@ extension Setting {
     /// Limits of requests and connections.
     static let limits = [
         Setting(
-            "limits.request_line", \.limits.requestLine, .bytes(256...1 << 20),
-            "The longest request line (method, path and query); beyond it 414. Raise it when ids in queries are long."
-        ),
-        Setting(
             "limits.head", \.limits.head, .bytes(512...16 << 20),
-            "The largest request line and headers together; beyond it, or beyond 100 header lines, 431."
+            """
+            The largest request line and headers together; beyond it, or beyond 100 header lines, 431. A request line that is
+            longer by itself gets 414.
+            """
         ),
         Setting(
             "limits.body", \.limits.body, .bytes(1 << 10...64 << 20),
@@ -38,18 +37,14 @@ extension Setting {
     /// How long the server waits for a client.
     static let timeouts = [
         Setting(
-            "timeouts.head", \.timeouts.head, waiting,
-            """
-            The longest time from the first byte of a request to the end of its headers; beyond it 408. Also the longest time
-            for a TLS handshake, from the start of the connection. Slow phones may need longer.
-            """
-        ),
-        Setting(
             "timeouts.body", \.timeouts.body, waiting,
             """
             The longest time from the end of the headers to the end of the body; beyond it 408. Also the longest time in which a
             client reads an answer, or the next 256 KiB of it, and in which a request with a long body or a long answer gets its
             turn; beyond that it gets 503.
+
+            A third of it is the longest time from the first byte of a request to the end of its headers, and for a TLS
+            handshake from the start of the connection. Slow phones may need longer.
             """
         ),
         Setting(

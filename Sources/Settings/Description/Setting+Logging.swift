@@ -37,7 +37,7 @@ extension Setting {
             """
         ),
         Setting(
-            "audit.file", \.audit.file, .text("the path of a file, or empty for no audit log"), takesEffect: .atStart,
+            "audit.file", \.audit.file, .file, takesEffect: .atStart,
             """
             The file of the audit log: a JSON line for each event, which nobody can change, remove or reorder unnoticed.
             Users and sessions appear as hashes. After a rotation, SIGHUP makes the server continue in a new file.
@@ -47,7 +47,7 @@ extension Setting {
             """
         ),
         Setting(
-            "audit.key_file", \.audit.keyFile, .text("the path of a file, or empty"), takesEffect: .atStart,
+            "audit.key_file", \.audit.keyFile, .file, takesEffect: .atStart,
             """
             The running key of the audit log, in a folder that the server may write to; empty for a file in the data folder. Set
             it if the log outlives the data folder, for example on a volume of its own with store.url.

@@ -21,7 +21,7 @@ extension Setting {
             "https.public_host", \.https.publicHost,
             .text(
                 "empty, or a host with an optional port, such as tokens.example.com",
-                where: { $0.isEmpty || isAuthority($0) }
+                where: { $0.isEmpty || ListenAddress.isAuthority($0) }
             ),
             """
             The host of redirects, such as tokens.example.com; empty for the host that the request names. In mode strict,
@@ -45,7 +45,7 @@ extension Setting {
             "The private keys of tls.certificate, in PEM, in the same order."
         ),
         Setting(
-            "tls.client_ca", \.tls.clientAuthorities, .text("the path of a PEM file, or empty"),
+            "tls.client_ca", \.tls.clientAuthorities, .file,
             takesEffect: .atReloadOfCertificates,
             """
             The authorities that must have issued clients' certificates, in PEM; empty asks for no certificates. For a proxy

@@ -1,20 +1,6 @@
-import HTTP
-
 extension Setting {
-    /// Threads, paths and kinds of bodies.
+    /// Paths and kinds of bodies.
     static let serving = [
-        Setting(
-            "loops", \.loops,
-            .orWord(
-                ["auto"], "a number from 1 to 256",
-                { Quantities.number($0).flatMap { (1...256).contains($0) ? $0 : nil } }, { "\($0)" }
-            ),
-            takesEffect: .atStart,
-            """
-            The number of threads that serve; auto is one for each usable core. Fewer leave cores to a proxy on the same
-            machine.
-            """
-        ),
         Setting(
             "paths", \.paths, .list("paths that begin with / and have no ?, # or blanks", path, { $0 }),
             "The paths that are served; all others get 404. Add the path that your clients have built in."
@@ -39,7 +25,7 @@ extension Setting {
     /// The addresses for clients.
     package static let listen = Setting(
         "listen", \.listen,
-        .list(ListenAddress.allowed, ListenAddress.init, \.description),
+        .list(ListenAddress.allowed, { ListenAddress($0).flatMap { $0.hosts.isEmpty ? $0 : nil } }, \.description),
         takesEffect: .atStart, option: "--listen",
         """
         The addresses to listen on for clients. Only this machine reaches 127.0.0.1; choose 0.0.0.0:8080 for a proxy on
@@ -69,7 +55,9 @@ extension Setting {
         Setting(
             "admin.listen", \.admin.listen,
             .listOrNone(
-                ["off", "false"], "addresses with a port, such as 127.0.0.1:9090, or off", showing: "off",
+                ["off", "false"],
+                "addresses with a port, such as 127.0.0.1:9090 or 0.0.0.0:9090?host=token-cache.example.net, or off",
+                showing: "off",
                 { ListenAddress($0).flatMap { $0.isPlain ? $0 : nil } }, \.description
             ),
             takesEffect: .atStart,
@@ -79,29 +67,12 @@ extension Setting {
             store tokens). Whoever can connect may read all of this, which shows how much is stored: for other machines, put a
             proxy in front that asks for a password, such as nginx with the example administration.conf.
 
+            A request for a host name with a dot gets 421, so that no web page reads the answers through a name of its own. If
+            Prometheus uses such a name, write it behind the address: 0.0.0.0:9090?host=token-cache.example.net.
+
             control.sock in the data folder answers the same, for the server's user and root, also with off. Only there,
             POST /reload is carried out (as SIGHUP).
             """
-        ),
-        Setting(
-            "admin.hosts", \.admin.hosts,
-            .listOrNone(
-                [""], "names of hosts without a port, such as token-cache.example.net, or an empty list", host, { $0 }),
-            """
-            The host names that requests to admin.listen may use, such as token-cache if Prometheus scrapes
-            token-cache:9090. IP addresses and localhost need no entry; a request for any other host gets 421, so that no web
-            page reads the answers through a host name of its own.
-            """
-        ),
+        )
     ]
-
-    private static func host(_ name: String) -> String? {
-        !name.contains(":") && isAuthority(name) ? name : nil
-    }
-
-    /// Whether a text is a host with an optional port.
-    static func isAuthority(_ text: String) -> Bool {
-        let bytes = Array(text.utf8)
-        return bytes.span.isAuthority(ByteRange(0, bytes.count))
-    }
 }

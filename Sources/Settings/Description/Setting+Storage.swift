@@ -2,7 +2,7 @@ import TokenStore
 
 extension Setting {
     /// Where tokens are stored, how they are encrypted, how large the store may be, and how long it keeps tokens.
-    static let storage = [dataDirectory] + sealing + database + store + retention
+    static let storage = [dataDirectory, keyRing] + database + store + retention
 
     /// The folder of the database.
     package static let dataDirectory = Setting(
@@ -16,25 +16,16 @@ extension Setting {
         """
     )
 
-    private static let sealing = [
-        Setting(
-            "sealing.enabled", \.sealing.isEnabled, .onOff, takesEffect: .atStart,
-            """
-            Whether tokens are encrypted on the disk. Turn it off only for a new store, where something else encrypts the
-            disk; `token-cache copy` seals a store that has tokens, or the reverse.
-            """
-        ),
-        Setting(
-            "sealing.key_ring", \.sealing.keyRing, .text("the path of a key ring's file, or empty"),
-            takesEffect: .atStart,
-            """
-            The file with the keys. If empty, it is the systemd credential token-cache.keys if there is one, otherwise the
-            file `keys` in the data folder, which the first start creates. Keep it on another disk or as an encrypted
-            credential: whoever has the key ring and the database can read the tokens, and without the key ring the tokens
-            are lost.
-            """
-        ),
-    ]
+    private static let keyRing = Setting(
+        "sealing.key_ring", \.sealing.keyRing, .file,
+        takesEffect: .atStart,
+        """
+        The file with the keys. If empty, it is the systemd credential token-cache.keys if there is one, otherwise the
+        file `keys` in the data folder, which the first start creates. Keep it on another disk or as an encrypted
+        credential: whoever has the key ring and the database can read the tokens, and without the key ring the tokens
+        are lost.
+        """
+    )
 
     private static let store = [
         Setting(
@@ -47,14 +38,6 @@ extension Setting {
             """
             The largest size of the database. Beyond it, a token with a new id gets 50001, and no session is made. The WAL
             beside the database takes about 8 MiB more. off sets no limit.
-            """
-        ),
-        Setting(
-            "store.queue.max_wait", \.store.queueTime, .duration(.milliseconds(100) ... .seconds(3_600)),
-            takesEffect: .atStart,
-            """
-            How long the disk may take for one write. After that the POSTs behind the write get 50001, further ones get it at
-            once, and the server is not ready, until the disk answers again.
             """
         ),
         Setting(
@@ -73,8 +56,8 @@ extension Setting {
             """
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
 
-            No token expires for twelve hours after the clock has jumped by more than a day or the server was stopped for more
-            than a day. Turning this on delays writes once, by about a second per million tokens, while an index is built.
+            An expired token is no longer returned, and its row is gone within a day. No token expires for twelve hours after the
+            clock has jumped by more than a day or the server was stopped for more than a day.
             """
         ),
         Setting(
@@ -112,10 +95,20 @@ extension Setting {
             """
         ),
         Setting(
-            "store.timeout", \.store.timeout, .duration(.milliseconds(100) ... .seconds(60)), takesEffect: .atStart,
+            "store.timeout", \.store.timeout,
+            .orWord(
+                ["auto"], "a time from 100ms to 3600s, such as 500ms or 20s",
+                {
+                    Quantities.duration($0).flatMap { (.milliseconds(100) ... .seconds(3_600)).contains($0) ? $0 : nil }
+                },
+                Quantities.text(_:)
+            ),
+            takesEffect: .atStart,
             """
-            How long a request waits for the database of store.url, also while a new primary is being found. After that a GET gets
-            50002, and a POST 50001; at once if 10,000 requests wait already.
+            How long a request waits for the store; auto is 10s, and 5s with store.url. Without store.url, it is the time that
+            the disk may take for one write: after it the POSTs behind the write get 50001, further ones get it at once, and the
+            server is not ready, until the disk answers again. With store.url, a GET then gets 50002, and a POST 50001, also
+            while a new primary is being found; at once if 10,000 requests wait already.
             """
         ),
         Setting(

@@ -72,8 +72,10 @@ package struct Setting: Sendable {
     }
 
     /// The environment variable of the setting: `limits.body` is `TOKEN_CACHE_LIMITS_BODY`.
-    package var environmentName: String {
-        Self.environmentPrefix + String(key.uppercased().map { $0 == "." ? "_" : $0 })
+    package var environmentName: String { Self.environmentName(key) }
+
+    static func environmentName(_ key: String) -> String {
+        environmentPrefix + String(key.uppercased().map { $0 == "." ? "_" : $0 })
     }
 
     static let environmentPrefix = "TOKEN_CACHE_"
@@ -105,5 +107,5 @@ extension Settings {
 extension Setting {
     /// Every setting, in the order of the sample file.
     package static let all: [Setting] =
-        [listen] + administration + storage + serving + access + security + logging + limits + timeouts
+        [listen] + administration + storage + serving + access + refresh + security + logging + limits + timeouts
 }

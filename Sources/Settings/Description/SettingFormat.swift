@@ -148,6 +148,8 @@ extension SettingFormat where Value == String {
         single(allowed, { isAllowed($0) ? $0 : nil }, { $0 })
     }
 
+    static let file = text("the path of a file, or empty")
+
     /// Empty, or the URL of a database.
     static var storeURL: SettingFormat {
         let fault: @Sendable (String) -> StoreURL.Fault? = { text in

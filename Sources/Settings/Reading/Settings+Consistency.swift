@@ -7,14 +7,6 @@ extension Settings {
 
     /// Refuses values that contradict each other although each is allowed.
     func checkTogether() throws(SettingsError) {
-        guard limits.head >= limits.requestLine else {
-            throw .contradiction(
-                """
-                limits.head is \(Quantities.text(bytes: limits.head)), less than limits.request_line with \
-                \(Quantities.text(bytes: limits.requestLine)); the head includes the request line
-                """
-            )
-        }
         // For a body in a buffer that has just doubled in size, and the row that is made from it.
         guard bufferLimit >= 4 * limits.body else {
             throw .contradiction(
@@ -45,6 +37,7 @@ extension Settings {
         }
         try checkStore()
         try checkAccess()
+        try checkRefresh()
     }
 }
 
@@ -164,10 +157,6 @@ extension Settings {
             """
         ),
         (
-            "store.queue.max_wait",
-            "store.timeout takes its place with a database; remove this setting, and set that one"
-        ),
-        (
             "cache.max_bytes",
             """
             answers are not cached, as other servers may change the tokens; remove this setting, and give the database enough \
@@ -177,7 +166,7 @@ extension Settings {
     ]
 
     /// Settings without effect on SQLite.
-    private static let ofDatabase = ["store.connections", "store.timeout", "store.durability"].map { key in
+    private static let ofDatabase = ["store.connections", "store.durability"].map { key in
         (
             key,
             """
@@ -189,4 +178,27 @@ extension Settings {
 
     /// Values that are accepted, as they describe what the server does anyway.
     private static let harmless = ["cache.max_bytes": "0"]
+}
+
+extension Settings {
+    /// Refuses to refresh tokens if settings are missing without which that cannot work.
+    func checkRefresh() throws(SettingsError) {
+        guard let provider = refresh.provider else { return }
+        func refuse(_ reason: String) -> SettingsError {
+            .contradiction("refresh.provider is \(provider.rawValue), and \(reason)")
+        }
+        #if !TokenRefresh
+        throw refuse(
+            """
+            this token-cache was built without TokenRefresh; build it with deploy/build --traits TokenRefresh, or remove this setting
+            """)
+        #else
+        if refresh.clientID.isEmpty {
+            throw refuse("refresh.client_id is not set: the provider would not know the app; name its id there")
+        }
+        if refresh.url.isEmpty, provider != .facebook {
+            throw refuse("refresh.url is not set: nobody knows whom to ask; name the provider's token endpoint there")
+        }
+        #endif
+    }
 }

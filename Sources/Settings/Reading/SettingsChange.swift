@@ -4,7 +4,7 @@ package struct SettingsChange: Sendable {
     package let settings: Settings
     /// The settings that change at once, such as `limits.body from 1 MiB to 2 MiB`.
     package let made: [String]
-    /// Those that need a restart, such as `loops from 2 to 4`.
+    /// Those that need a restart, such as `cache.max_bytes from 64 MiB to 1 GiB`.
     package let postponed: [String]
     private let running: Settings
 
@@ -23,6 +23,7 @@ package struct SettingsChange: Sendable {
             case .atStart: break
             }
         }
+        settings.warnings = wanted.warnings
         self.running = running
         self.settings = settings
         made = Self.differences(running, settings)

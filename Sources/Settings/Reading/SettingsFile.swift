@@ -17,15 +17,15 @@ struct SettingsFile {
             bytes = try BlockingIO.contents(ofFile: path, limit: Self.largestInBytes).bytes
         } catch {
             let advice = error.fileAdvice(otherwise: "check the path, and that this user may read it")
-            throw .unreadableFile(path: path, reason: error.reason + advice)
+            throw .file(path, error.reason + advice)
         }
         guard String(validating: bytes, as: UTF8.self) != nil else {
-            throw .unreadableFile(path: path, reason: "it is not UTF-8 text")
+            throw .file(path, "it is not UTF-8 text")
         }
         do throws(YAMLEntries.Fault) {
             entries = try YAMLEntries(bytes).entries
         } catch {
-            throw .malformedFile(path: path, line: error.line, reason: error.reason)
+            throw .file(path, "line \(error.line): \(error.reason)")
         }
         positions = Dictionary(uniqueKeysWithValues: entries.enumerated().map { ($1.key, $0) })
     }
@@ -44,17 +44,16 @@ struct SettingsFile {
 extension SettingsFile {
     /// Unknown keys, and values in the place of sections.
     var keyFaults: [SettingsError] {
-        let known = Set(Setting.all.map(\.key))
+        let known = Set(Setting.all.map(\.key) + FormerSetting.all.map(\.key))
         return entries.compactMap { entry in
             let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
             if !members.isEmpty {
-                return .refused(
-                    source: place(of: entry), key: entry.key,
-                    reason: """
-                        is a section and has no value of its own; write one of its settings below it, indented: \
-                        \(Self.names(members, in: entry.key))
-                        """
-                )
+                return SettingsError(
+                    place(of: entry),
+                    """
+                    \(entry.key) is a section and has no value of its own; write one of its settings below it, indented: \
+                    \(Self.names(members, in: entry.key))
+                    """)
             }
             return known.contains(entry.key) ? nil : unknown(entry)
         }
@@ -69,12 +68,12 @@ extension SettingsFile {
         if suggestion == nil, let section = entry.key.split(separator: ".").first.map(String.init) {
             let members = keys.filter { $0.hasPrefix(section + ".") }
             if !members.isEmpty {
-                return .refused(
-                    source: place(of: entry), key: entry.key,
-                    reason: "is no setting; the section \(section) has \(Self.names(members, in: section))")
+                return SettingsError(
+                    place(of: entry),
+                    "\(entry.key) is no setting; the section \(section) has \(Self.names(members, in: section))")
             }
         }
-        return .unknownKey(source: place(of: entry), key: entry.key, suggestion: suggestion)
+        return .unknown(place(of: entry), entry.key, suggestion)
     }
 
     /// The keys of a section without its name.
@@ -109,41 +108,32 @@ package enum Suggestion {
     }
 }
 
-/// A fault in the settings: its place, the key, what was found and what is allowed.
-package enum SettingsError: Error, Hashable, CustomStringConvertible {
-    case unreadableFile(path: String, reason: String)
-    /// The file is not YAML or has no keys at its top level; lines count from 1.
-    case malformedFile(path: String, line: Int, reason: String)
-    case unknownKey(source: String, key: String, suggestion: String?)
-    case notAllowed(source: String, key: String, found: String, allowed: String)
-    /// Like `notAllowed`, without what was found, which may contain a secret.
-    case refused(source: String, key: String, reason: String)
-    /// Two values contradict each other although each is allowed.
-    case contradiction(String)
-    /// At least two faults, all of which can be corrected at once.
-    case several([SettingsError])
+/// Faults in the settings: for each its place, the key, what was found and what is allowed.
+package struct SettingsError: Error, Hashable, CustomStringConvertible {
+    /// At least one; all can be corrected at once.
+    package let each: [String]
 
-    /// The faults one by one.
-    package var each: [SettingsError] { if case .several(let faults) = self { faults } else { [self] } }
+    init(_ faults: [String]) { each = faults }
 
-    package var description: String {
-        switch self {
-        case .unreadableFile(let path, let reason):
-            "the settings file \(path) cannot be read: \(reason)"
-        case .malformedFile(let path, let line, let reason):
-            "the settings file \(path) cannot be read: line \(line): \(reason)"
-        case .unknownKey(let source, let key, let suggestion):
-            "\(source): there is no setting \(key)"
-                + (suggestion.map { "; did you mean \($0)?" }
-                    ?? "; remove it, and token-cache check-config lists all settings")
-        case .notAllowed(let source, let key, let found, let allowed):
-            "\(source): \(key) is \(found); allowed is \(allowed)"
-        case .refused(let source, let key, let reason):
-            "\(source): \(key) \(reason)"
-        case .contradiction(let text):
-            text
-        case .several(let faults):
-            faults.map(\.description).joined(separator: "; and ")
-        }
+    /// - Parameters:
+    ///   - source: A file and a line, or another place.
+    ///   - fault: What is wrong there.
+    init(_ source: String, _ fault: String) { each = ["\(source): \(fault)"] }
+
+    /// The file cannot be used.
+    static func file(_ path: String, _ reason: String) -> SettingsError {
+        SettingsError(["the settings file \(path) cannot be read: \(reason)"])
     }
+
+    /// A key that no setting has.
+    static func unknown(_ source: String, _ key: String, _ suggestion: String?) -> SettingsError {
+        let advice =
+            suggestion.map { "did you mean \($0)?" } ?? "remove it, and token-cache check-config lists all settings"
+        return SettingsError(source, "there is no setting \(key); \(advice)")
+    }
+
+    /// Values contradict each other although each is allowed.
+    static func contradiction(_ text: String) -> SettingsError { SettingsError([text]) }
+
+    package var description: String { each.joined(separator: "; and ") }
 }

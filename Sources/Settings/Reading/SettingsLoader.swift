@@ -25,6 +25,9 @@ package struct SettingsLoader: Sendable {
         let values: [String]
         let place: String
         let name: String
+
+        /// - Parameter reason: What is wrong, to be read after the name.
+        func error(_ reason: String) -> SettingsError { SettingsError(place, "\(name) \(reason)") }
     }
 
     /// The most faults that are reported at once.
@@ -38,15 +41,15 @@ package struct SettingsLoader: Sendable {
     /// Like `load`, and tells where each value comes from.
     package func loadWithOrigins() throws(SettingsError) -> Loaded {
         guard filePath != "" else {
-            throw .refused(source: "command line", key: "--config", reason: "is empty; name the settings file")
+            throw SettingsError("command line", "--config is empty; name the settings file")
         }
         let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
         var faults = (file?.keyFaults ?? []) + environmentFaults
         var loaded = Loaded()
         for setting in Setting.all {
-            guard let found = find(setting, file) else { continue }
+            guard let found = find(setting.key, isList: setting.isList, option: setting.option, file) else { continue }
             if let reason = found.values.lazy.compactMap(Self.unexpanded).first {
-                faults.append(.refused(source: found.place, key: found.name, reason: reason))
+                faults.append(found.error(reason))
                 continue
             }
             let isCountRight = setting.isList || found.values.count == 1
@@ -57,9 +60,16 @@ package struct SettingsLoader: Sendable {
             }
             loaded.origins[setting.key] = found.place
         }
-        if let first = faults.first {
-            throw faults.count == 1 ? first : .several(Array(faults.prefix(Self.faultLimit)))
+        for former in FormerSetting.all {
+            guard let found = find(former.key, isList: true, file) else { continue }
+            let reason = "is no setting any more: \(former.instead)"
+            if former.takeOver(found.values, &loaded.settings) {
+                loaded.settings.warnings.append("\(found.place): \(found.name) \(reason). Remove it")
+            } else {
+                faults.append(found.error(reason + former.refusal))
+            }
         }
+        guard faults.isEmpty else { throw SettingsError(faults.flatMap(\.each).prefix(Self.faultLimit) + []) }
         try loaded.settings.checkTogether()
         return loaded
     }
@@ -69,8 +79,7 @@ package struct SettingsLoader: Sendable {
         let isPrintable = found.values.allSatisfy(Self.isPrintable)
         // If a setting has error messages of its own, they are more helpful than this general one.
         if !isPrintable, isAllowed || setting.fault == nil {
-            let reason = "has a control character or a line break in it; write it without"
-            return .refused(source: found.place, key: found.name, reason: reason)
+            return found.error("has a control character or a line break in it; write it without")
         }
         return isAllowed ? nil : error(found, setting)
     }
@@ -104,24 +113,20 @@ package struct SettingsLoader: Sendable {
     private static func error(_ found: Found, _ setting: Setting) -> SettingsError {
         if let fault = setting.fault {
             let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"
-            return .refused(source: found.place, key: found.name, reason: reason)
+            return found.error(reason)
         }
-        return .notAllowed(
-            source: found.place, key: found.name, found: quoted(found.values), allowed: setting.allowed
-        )
+        return found.error("is \(quoted(found.values)); allowed is \(setting.allowed)")
     }
 
     /// The values of the first place that has the setting; nil if it keeps its default.
-    private func find(_ setting: Setting, _ file: SettingsFile?) -> Found? {
-        if let values = flags[setting.key] {
-            return Found(values: values, place: "command line", name: setting.option ?? setting.key)
+    private func find(_ key: String, isList: Bool, option: String? = nil, _ file: SettingsFile?) -> Found? {
+        if let values = flags[key] { return Found(values: values, place: "command line", name: option ?? key) }
+        let variable = Setting.environmentName(key)
+        if let value = environment[variable] {
+            return Found(values: isList ? Self.elements(value) : [value], place: "environment", name: variable)
         }
-        if let value = environment[setting.environmentName] {
-            let values = setting.isList ? Self.elements(value) : [value]
-            return Found(values: values, place: "environment", name: setting.environmentName)
-        }
-        guard let file, let entry = file[setting.key] else { return nil }
-        return Found(values: entry.values, place: file.place(of: entry), name: setting.key)
+        guard let file, let entry = file[key] else { return nil }
+        return Found(values: entry.values, place: file.place(of: entry), name: key)
     }
 
     /// The values of a variable, which commas separate.
@@ -141,12 +146,12 @@ package struct SettingsLoader: Sendable {
     /// Variables with the program's prefix that are no settings: a mistyped one may have been meant for security.
     private var environmentFaults: [SettingsError] {
         let (names, prefix) = (Setting.all.map(\.environmentName), Setting.environmentPrefix)
-        let known = Set(names + ignoredVariables)
+        let known = Set(names + FormerSetting.all.map { Setting.environmentName($0.key) } + ignoredVariables)
         return environment.keys.sorted().filter { $0.hasPrefix(prefix) && !known.contains($0) }.map { name in
             // Compared without the prefix: with it, any short name would be similar to any other.
             func rest(_ name: String) -> String { String(name.dropFirst(prefix.count)) }
             let suggestion = Suggestion.nearest(to: rest(name), among: names.map(rest))
-            return .unknownKey(source: "environment", key: name, suggestion: suggestion.map { prefix + $0 })
+            return .unknown("environment", name, suggestion.map { prefix + $0 })
         }
     }
 

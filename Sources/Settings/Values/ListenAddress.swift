@@ -1,3 +1,5 @@
+import HTTP
+
 /// A listener as settings and flags write it, such as `127.0.0.1:8080`, `https://0.0.0.0:8443`,
 /// `https://0.0.0.0:8443?client-certificate=optional`, `http://[::1]:8080?proxy-protocol=required&tls=terminated`,
 /// `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
@@ -27,6 +29,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package private(set) var clientCertificate: ClientCertificate?
     /// The permission bits of a Unix socket's file.
     package private(set) var mode: UInt32 = 0o660
+    /// The names with a dot that requests may have as their host; only for operators' addresses.
+    package private(set) var hosts: [String] = []
 
     package static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
 
@@ -89,6 +93,12 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         text.allSatisfy { $0.isASCII && $0.isNumber } ? UInt16(text) : nil
     }
 
+    /// Whether a text is a host with an optional port.
+    static func isAuthority(_ text: String) -> Bool {
+        let bytes = Array(text.utf8)
+        return bytes.span.isAuthority(ByteRange(0, bytes.count))
+    }
+
     private mutating func setOption(_ option: Substring) -> Bool {
         let parts = option.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2 else { return false }
@@ -102,6 +112,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         case ("mode", let value) where isUnix:
             guard let bits = UInt32(value, radix: 8), bits <= 0o777 else { return false }
             mode = bits
+        case ("host", let name) where !isUnix && !name.contains(":") && Self.isAuthority(String(name)):
+            hosts.append(String(name))
         default: return false
         }
         return true
@@ -114,12 +126,19 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         return address
     }
 
+    /// The same address, also for requests with other hosts.
+    func adding(_ hosts: [String]) -> ListenAddress {
+        var address = self
+        address.hosts += hosts
+        return address
+    }
+
     /// Whether the system chooses the port, so that the same text may be listed twice.
     package var isChosenBySystem: Bool {
         if case .tcp(_, port: 0) = place { true } else { false }
     }
 
-    /// Whether it is an address and a port for plain HTTP, without options.
+    /// Whether it is an address and a port for plain HTTP, with no other option than `host`.
     package var isPlain: Bool {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
@@ -130,6 +149,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if requiresProxyProtocol { options.append("proxy-protocol=required") }
         if isBehindTLS { options.append("tls=terminated") }
         if let clientCertificate { options.append("client-certificate=\(clientCertificate.rawValue)") }
+        options += hosts.map { "host=\($0)" }
         if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
         let scheme = isTLS ? "https://" : ""
         let text =

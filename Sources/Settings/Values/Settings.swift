@@ -20,11 +20,10 @@ package struct Settings: Sendable {
     package var retention = Retention()
     /// In bytes.
     package var cacheLimit = 64 << 20
-    /// The number of event loops; nil means one for each usable core.
-    package var loops: Int?
     package var paths = ["/token", "/token.php"]
     package var readsJSON = false
     package var access = Access()
+    package var refresh = RefreshSettings()
     package var https = HTTPS()
     package var tls = TLS()
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
@@ -42,6 +41,8 @@ package struct Settings: Sendable {
     /// In bytes.
     package var bufferLimit = 256 << 20
     package var timeouts = Timeouts()
+    /// Warnings about settings of earlier versions, which are no settings any more.
+    package var warnings: [String] = []
 
     package init() {}
 
@@ -54,13 +55,12 @@ package struct Settings: Sendable {
     package struct Admin: Sendable {
         /// Plain HTTP over TCP; if empty, only the control socket is there.
         package var listen = [ListenAddress(place: .tcp(host: "127.0.0.1", port: 9090))]
-        /// Host names that requests may have, besides `localhost` and IP addresses.
-        package var hosts: [String] = []
+        /// Names with a dot that requests may have as their host.
+        package var hosts: [String] { listen.flatMap(\.hosts) }
     }
 
-    /// The encryption of stored tokens.
+    /// The keys that stored tokens are encrypted with.
     package struct Sealing: Sendable {
-        package var isEnabled = true
         /// The path of the key ring; if empty, systemd's credential or a file in the data folder is the key ring.
         package var keyRing = ""
     }
@@ -70,15 +70,14 @@ package struct Settings: Sendable {
         /// The URL of a PostgreSQL database, as `StoreURL` reads it; empty for SQLite in the data folder.
         package var url = ""
         package var connections = 2
-        package var timeout = Duration.seconds(5)
+        /// Nil for what suits the kind of store.
+        package var timeout: Duration?
         /// Nil for what suits the number of hosts.
         package var durability: StoreDurability?
         /// In bytes; nil for no limit.
         package var byteLimit: Int?
         /// Whether a WAL with a damaged end is used, which loses acknowledged tokens; only a flag of `serve` sets it.
         package var acceptsDamagedWAL = false
-        package var queueTime = Duration.seconds(10)
-
         /// The systemd credential with the database's password.
         package static let passwordCredential = "token-cache.postgresql-password"
     }
@@ -102,9 +101,11 @@ package struct Settings: Sendable {
 
     /// How long the server waits for a client.
     package struct Timeouts: Sendable {
-        package var head = Duration.seconds(10)
         package var body = Duration.seconds(30)
         package var idle = Duration.seconds(75)
+
+        /// For a head or a TLS handshake.
+        package var head: Duration { body / 3 }
     }
 }
 
@@ -116,6 +117,9 @@ extension Settings {
     package var auditKeyPath: String {
         audit.keyFile.isEmpty ? dataDirectoryPath + "/" + RunningKey.standardName : audit.keyFile
     }
+
+    /// How long a request waits for the store: for one write of the disk, or for the database.
+    package var storeTimeout: Duration { store.timeout ?? .seconds(store.url.isEmpty ? 10 : 5) }
 
     /// The database of `store.url`; nil for SQLite.
     package var storeURL: StoreURL? { store.url.isEmpty ? nil : try? StoreURL(store.url) }
@@ -134,13 +138,16 @@ extension Settings {
         package var certificateName = ClientCertificate.NameKind.sanURI
         /// Nil without a limit.
         package var failures: FailureRate?
+        /// The path of Facebook's app secret; if empty, Facebook's messages are not read.
+        package var facebookSecretFile = ""
     }
 
     /// The sessions of users.
     package struct Session: Sendable {
         package var maxAge = Duration.seconds(90 * 86_400)
         package var idleTimeout = Duration.seconds(30 * 86_400)
-        package var perUser = 20
+        /// How many a user may have; one more ends the oldest.
+        package static let perUser = 100
     }
 
     /// Which JWTs are accepted in mode `bearer`.

@@ -13,7 +13,7 @@ struct LocalRecord: Sendable {
     /// The last write of this device, if the server does not have it: the token, or that there is none.
     var write: Write?
 
-    /// The hash of a token that an API or the provider has refused.
+    /// The `datedHash` of a token that an API or the provider has refused.
     var refused: String?
 
     /// A write without its token.

@@ -108,6 +108,14 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
     public var errorDescription: String? { description }
 }
 
+extension TokenInformation {
+    /// Refuses what is no token to cache.
+    func check() throws(TokenSessionError) {
+        if !token.contains(where: { !$0.isWhitespace }) { throw .blankToken }
+        if isOfLimitedLogin { throw .limitedLogin }
+    }
+}
+
 /// The state and the token of a session, reported to any number of listeners.
 final class SessionBroadcast: Sendable {
     private struct Listeners {

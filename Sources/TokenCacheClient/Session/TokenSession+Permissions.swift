@@ -33,10 +33,7 @@ extension TokenSession {
         await passRefresh()
         guard state.isOpen, var new = currentToken else { throw TokenSessionError.notOpen(state) }
         (new.permissions, new.declinedPermissions, new.permissionsRefreshDate) = (granted, declined, now())
-        // An API that has refused the token still does.
-        let refused = refused
         replace(with: new)
-        self.refused = refused
         await storeOrResolve(new)
     }
 

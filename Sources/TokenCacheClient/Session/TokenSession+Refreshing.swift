@@ -59,24 +59,21 @@ extension TokenSession {
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,
     /// unless it has been replaced by then.
     ///
-    /// If the session cannot refresh it by itself, no session of this device opens from it any more: `open` asks the user.
+    /// If the session cannot refresh it by itself, no session of this device opens from it any more: `open` asks the user, unless the
+    /// token was extended, which may keep its text.
     public func invalidate(_ information: TokenInformation) {
-        guard information.token == currentToken?.token else { return }
-        refused = SHA256.hexadecimal(information.token)
+        guard information.datedHash == currentToken?.datedHash else { return }
+        refused = information.datedHash
         if !canRefresh(information) { keepRefused(information) }
     }
 
-    func isRefused(_ information: TokenInformation) -> Bool {
-        refused != nil && refused == SHA256.hexadecimal(information.token)
-    }
+    func isRefused(_ information: TokenInformation) -> Bool { refused == information.datedHash }
 
-    func isDead(_ information: TokenInformation) -> Bool {
-        dead != nil && dead == SHA256.hexadecimal(information.token)
-    }
+    func isDead(_ information: TokenInformation) -> Bool { dead == information.datedHash }
 
-    /// Notes on this device, in the order of the writes, that a token does not serve to open a session.
+    /// Notes on this device, in the order of the writes, that no session may open from a token.
     private func keepRefused(_ information: TokenInformation) {
-        let hash = SHA256.hexadecimal(information.token)
+        let hash = information.datedHash
         _ = writes.begin { [cache] in
             switch cache {
             case let cache as LayeredTokenCache: try await cache.change(isKept: true) { $0?.refused = hash }
@@ -214,7 +211,7 @@ extension TokenSession {
             throw error
         }
         if let found, found.information?.token == old.token {
-            dead = SHA256.hexadecimal(old.token)
+            dead = old.datedHash
             keepRefused(old)
         }
         if let found { try await exchange(found, asked) }
@@ -227,7 +224,6 @@ extension TokenSession {
     }
 
     func replace(with new: TokenInformation) {
-        refused = nil
         broadcast.move(to: .openTokenExtended, new)
         broadcast.tell(.renewed(new))
     }

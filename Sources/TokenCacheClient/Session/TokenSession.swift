@@ -41,13 +41,13 @@ public actor TokenSession {
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
-    /// The hash of a token that an API has refused.
+    /// The `datedHash` of a token that an API has refused.
     var refused: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
     /// The token that the last refresh has used up.
     var exchanged: String?
-    /// The hash of a token that does not serve to open a session: the provider has refused to refresh it for good, or it was refused
+    /// The `datedHash` of a token from which no session may open: the provider will never refresh it again, or an API had refused it
     /// before the session was opened.
     var dead: String?
 
@@ -394,13 +394,5 @@ public actor TokenSession {
         refreshing = nil
         endOpening(by: TokenSessionError.closed)
         broadcast.tell(.ended(ending))
-    }
-}
-
-extension TokenInformation {
-    /// Refuses what is no token to cache.
-    func check() throws(TokenSessionError) {
-        if !token.contains(where: { !$0.isWhitespace }) { throw .blankToken }
-        if isOfLimitedLogin { throw .limitedLogin }
     }
 }

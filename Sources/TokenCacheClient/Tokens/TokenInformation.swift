@@ -94,6 +94,12 @@ public struct TokenInformation: Sendable, Hashable {
         expirationDate.map { $0 <= time } ?? false
     }
 
+    /// The hash by which a refusal is remembered: of the token with its dates, as an extension may keep the token's text.
+    var datedHash: String {
+        let dates = [expirationDate, refreshDate].map { $0.map(TokenDate.text) ?? "" }
+        return SHA256.hexadecimal(([token] + dates).joined(separator: " "))
+    }
+
     /// Whether the token is an ID token of Facebook, a JWT; its access tokens are none.
     var isOfLimitedLogin: Bool {
         let parts = token.split(separator: ".", omittingEmptySubsequences: false)

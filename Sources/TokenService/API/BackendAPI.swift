@@ -9,6 +9,8 @@ import TokenStore
 /// Belongs to one loop's thread.
 package final class BackendAPI {
     private let service: TokenService
+    /// The service's.
+    private let handle: any StoreHandle
     private let keys: () -> APIKeys
     private let sessionMaxAge: Int64
     private let sessionsPerUser: Int
@@ -25,6 +27,7 @@ package final class BackendAPI {
         _ guardian: AccessGuard
     ) {
         self.service = service
+        handle = service.handle
         self.keys = keys
         self.sessionMaxAge = sessionMaxAge
         self.sessionsPerUser = sessionsPerUser
@@ -84,7 +87,7 @@ package final class BackendAPI {
         _ action: AuditEvent.Action, on resource: APIResource, _ call: Call, _ body: JSONBody?
     ) -> Answer {
         if let answer = guardian.unrecorded(action, in: .field) { return answer }
-        let handle = service.handle
+        let handle = handle
         switch resource {
         case .sessions: return createSession(call, body)
         case .session(let id): return endSession(id, call)
@@ -144,23 +147,25 @@ package final class BackendAPI {
         let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
         let key: SessionKey
         do throws(StoreError) {
-            key = try service.handle.sessionKey(of: secret.span)
+            key = try handle.sessionKey(of: secret.span)
         } catch {
             let failure = Response(.unavailable, "A session cannot be made at the moment.")
             return recorded(.now(failure), .createSession, user, call)
         }
-        let now = service.handle.unixTime
+        let now = handle.unixTime
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + sessionMaxAge)
-        let (handle, perUser) = (service.handle, sessionsPerUser)
         let answer: Answer = pending(
-            call, { handle.createSession(session, key, perUser: perUser, completion: $0) },
+            call,
+            { [handle, sessionsPerUser] in
+                handle.createSession(session, key, perUser: sessionsPerUser, completion: $0)
+            },
             then: { (_: Int) in .created(secret, session) })
         return recorded(answer, .createSession, user, session: id, call)
     }
 
     private func endSession(_ id: SessionID?, _ call: Call) -> Answer {
         guard let id else { return recorded(.now(.noSession), .endSession, nil, call) }
-        let handle = service.handle
+        let handle = handle
         // Only the store knows whose session it was.
         var user: [UInt8]?
         let answer = pending(
@@ -188,7 +193,7 @@ package final class BackendAPI {
         let (service, requestID) = (service, call.caller.requestID)
         return pending(
             call, failure: { Self.refusal($0) ?? service.failed($0, requestID, isWrite: true) },
-            { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
+            { [handle] in handle.remove(user, if: WriteCondition(match: match), completion: $0) },
             then: { $0 ? .stored : .notFound })
     }
 

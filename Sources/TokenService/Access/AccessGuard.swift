@@ -156,7 +156,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
             (.expired, .parameter(let isWrite)), (.invalidToken, .parameter(let isWrite)):
             // The body is that for an id without a token, or for a failed write; `code` counts it as a refusal.
             var response: Response = isWrite ? .writeFailed : .notFound
-            response.code = .denied
+            response.errorCode = .denied
             // Shows clients that know this field that it is not about an id without a token.
             response.extras = Response.Extras(challenge: .invalidToken)
             return response

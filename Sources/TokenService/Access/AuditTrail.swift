@@ -17,14 +17,8 @@ package final class AuditTrail {
     private let hasher: AuditHasher
     private let execute: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var events: [AuditEvent] = []
-    private var turn = Turn()
-
     /// The answers that wait until the events of a turn are in the audit log.
-    private final class Turn: @unchecked Sendable {
-        // Unchecked: only the loop's thread uses the answers; the log only holds the reference in between.
-
-        var answers: [(pending: PendingAnswer, answer: Answer, failure: () -> Response)] = []
-    }
+    private var turn = LoopBound<[(pending: PendingAnswer, answer: Answer, failure: () -> Response)]>([])
 
     /// - Parameters:
     ///   - log: The process's.
@@ -89,7 +83,7 @@ package final class AuditTrail {
                 if let waiting, waiting.timeLimit == nil, bytes <= waiting.bytes { waiting } else {
                     PendingAnswer(bytes: bytes, timeLimit: nil, failure: { _ in failure() })
                 }
-            turn.answers.append((pending, answer, failure))
+            turn.value.append((pending, answer, failure))
             return .later(pending)
         }
     }
@@ -127,7 +121,7 @@ package final class AuditTrail {
             case .notFound: .notFound
             case .preconditionFailed: .preconditionFailed
             case .unauthorized: .denied(AccessFailure.unknown.rawValue)
-            default: .denied(response.code == .denied ? AccessFailure.unknown.rawValue : "invalid_request")
+            default: .denied(response.errorCode == .denied ? AccessFailure.unknown.rawValue : "invalid_request")
             }
         }
     }
@@ -137,13 +131,12 @@ package final class AuditTrail {
     /// Gives the turn's events to the log, and the answers to their clients once it has written them; called at the end of a turn.
     package func flush() {
         guard !events.isEmpty else { return }
-        var (events, turn): ([AuditEvent], Turn) = ([], Turn())
-        swap(&events, &self.events)
-        swap(&turn, &self.turn)
+        let (events, turn) = (events, turn)
+        (self.events, self.turn) = ([], LoopBound([]))
         log.submit(events) { [turn, execute, isRequired] isRecorded in
             // The log itself reports that it fails, and that it works again.
             execute {
-                for (pending, answer, failure) in turn.answers {
+                for (pending, answer, failure) in turn.value {
                     pending.finish(isRecorded || !isRequired ? answer : .now(failure()))
                 }
             }

@@ -122,6 +122,8 @@ package struct CacheCounts: Sendable {
     package var misses = 0
     package var entries = 0
     package var bytes = 0
+
+    package init() {}
 }
 
 extension Span<UInt8> {

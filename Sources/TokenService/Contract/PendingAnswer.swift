@@ -19,6 +19,15 @@ package protocol AnswerTaker: AnyObject {
     func take(_ answer: Answer)
 }
 
+/// A value that other threads may hold for a loop, and that only the loop's thread uses.
+final class LoopBound<Value>: @unchecked Sendable {
+    // Unchecked: other threads only hold the reference.
+
+    var value: Value
+
+    init(_ value: Value) { self.value = value }
+}
+
 /// An answer that comes later: from a store, or from another service that has to be asked.
 ///
 /// It holds everything that it needs of the request. The connection counts its `bytes` against `limits.buffers`, calls `begin`,
@@ -104,7 +113,7 @@ package final class PendingAnswer: OutcomeWaiter {
     package func begin(for taker: any AnswerTaker) -> Answer? {
         var work = Work.begun
         swap(&work, &self.work)
-        switch work {
+        switch consume work {
         case .begun: break
         case .operation(let begin): begin(self)
         case .storing(let service, let tokenInfo, let id, let condition):

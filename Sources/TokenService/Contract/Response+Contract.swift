@@ -40,7 +40,7 @@ extension Response {
     }
 
     private init(_ code: ErrorCode, _ message: String) {
-        self.init(body: Self.error(code.rawValue, message), code: code)
+        self.init(body: Self.error(code.rawValue, message), code: code.rawValue)
     }
 
     private static func error(_ number: UInt16, _ message: String) -> [UInt8] {

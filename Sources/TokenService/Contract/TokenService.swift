@@ -189,13 +189,19 @@ package final class TokenService {
         switch fetched {
         case .nothing: return .now(.notFound)
         case .longer: return fetchLong(read)
-        case .found(let tokenInfo, let deadline, let version):
+        case .found(let tokenInfo, _, let deadline, let version):
             var body: [UInt8] = []
             FoundAnswer.append(tokenInfo, to: &body)
             if let ticket {
                 answers?.insert(body.span, under: read.id.span, ticket, until: deadline, version: version.rawValue)
             }
             return .now(Response(body: body, version: read.showsVersion ? version.rawValue : nil))
+        case .unrefreshed(let tokenInfo, let version, let advice):
+            var body: [UInt8] = []
+            FoundAnswer.append(tokenInfo, to: &body)
+            var response = Response(body: body, version: read.showsVersion ? version.rawValue : nil)
+            response.extras = Response.Extras(tokenRefresh: advice.rawValue)
+            return .now(response)
         }
     }
 
@@ -205,7 +211,7 @@ package final class TokenService {
             waiting(for: read, takesLong: true) { [self] pending in
                 let completion = pending.completion { [self] (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
-                    guard case .found(let tokenInfo, _, let version) = fetched else { return .now(.notFound) }
+                    guard case .found(let tokenInfo, _, _, let version) = fetched else { return .now(.notFound) }
                     let answer = LongAnswer(tokenInfo, version: read.showsVersion ? version.rawValue : nil)
                     return measured(answer, for: read)
                 }

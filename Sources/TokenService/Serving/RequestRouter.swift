@@ -11,6 +11,8 @@ package final class RequestRouter {
     private let contract: UserContract?
     /// Nil without API keys.
     private let api: BackendAPI?
+    /// Nil without an app secret of Facebook's.
+    private let callbacks: FacebookCallbacks?
     private let guardian: AccessGuard
 
     /// - Parameters:
@@ -18,14 +20,17 @@ package final class RequestRouter {
     ///   - access: How requests show their users, and the sessions that were used recently; nil in mode `open`.
     ///   - guardian: Refuses requests.
     ///   - api: Nil without API keys.
+    ///   - callbacks: Nil without an app secret of Facebook's.
     package init(
-        _ service: TokenService, access: (UserAccess, SessionCache)?, guardian: AccessGuard, api: BackendAPI?
+        _ service: TokenService, access: (UserAccess, SessionCache)?, guardian: AccessGuard, api: BackendAPI?,
+        callbacks: FacebookCallbacks? = nil
     ) {
         self.service = service
         contract = access.map { UserContract(service, $0.0, $0.1, guardian) }
-        self.api = api
+        (self.api, self.callbacks) = (api, callbacks)
         self.guardian = guardian
-        plainService = contract == nil && api == nil && !guardian.limitsFailures ? service : nil
+        let isPlain = contract == nil && api == nil && callbacks == nil && !guardian.limitsFailures
+        plainService = isPlain ? service : nil
     }
 
     /// Answers a request, now or later; for a router without a `plainService`.
@@ -42,6 +47,9 @@ package final class RequestRouter {
         // Before anything is looked up: otherwise correct guesses would be answered, and guessing not slowed down.
         if let refusal = guardian.limited(source.client) { return .now(refusal) }
         guard service.isKnown(head.path, of: method, in: bytes) else {
+            if let callbacks, callbacks.contains(head.path, in: bytes) {
+                return callbacks.answer(to: request, in: bytes, requestID)
+            }
             guard let api, APIResource.contains(head.path, in: bytes) else {
                 return service.answer(to: request, in: bytes, requestID: requestID)
             }
@@ -63,6 +71,9 @@ package final class RequestRouter {
 
     /// The path for the access log; nil if it could contain text that a client has chosen.
     package func loggedPath(_ head: RequestHead, in bytes: Span<UInt8>) -> String? {
-        service.isKnown(head.path, of: head.method, in: bytes) ? bytes.text(head.path) : nil
+        let isKnown =
+            service.isKnown(head.path, of: head.method, in: bytes)
+            || callbacks?.contains(head.path, in: bytes) ?? false
+        return isKnown ? bytes.text(head.path) : nil
     }
 }

@@ -8,12 +8,15 @@ import TokenStore
 /// Belongs to one loop's thread.
 final class UserContract {
     private let service: TokenService
+    /// The service's.
+    private let handle: any StoreHandle
     private let access: UserAccess
     private let sessions: SessionCache
     private let guardian: AccessGuard
 
     init(_ service: TokenService, _ access: UserAccess, _ sessions: SessionCache, _ guardian: AccessGuard) {
         self.service = service
+        handle = service.handle
         self.access = access
         self.sessions = sessions
         self.guardian = guardian
@@ -23,7 +26,7 @@ final class UserContract {
     func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
-        let now = service.handle.unixTime
+        let now = handle.unixTime
         let fields = service.read(request, in: bytes)
         let uniqueID = UniqueID(fields.uniqueID, limit: access.uniqueIDLimit)
         if uniqueID == .invalid { return .now(.invalidInput) }
@@ -47,10 +50,10 @@ final class UserContract {
     private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest) -> Answer {
         var pending: PendingAnswer?
         do throws(StoreError) {
-            let key = try service.handle.sessionKey(of: lookup.secret.span)
+            let key = try handle.sessionKey(of: lookup.secret.span)
             // Before the store is read.
             let ticket = sessions.ticket(for: key)
-            let found = try service.handle.findSession(key) {
+            let found = try handle.findSession(key) {
                 let waiting = PendingAnswer(
                     bytes: request.waitingBytes, timeLimit: service.timeLimit,
                     failure: { [self] in failed(request, $0) })
@@ -80,7 +83,7 @@ final class UserContract {
         let (entry, now) = (
             SessionCache.Entry(
                 session, key, lookup.text, guardian.names(user: session.user, session: session.id), ticket),
-            service.handle.unixTime
+            handle.unixTime
         )
         let validity = UserAccess.validity(of: session, idleTimeout, at: now)
         guard validity == .valid || validity == .unnoted else {
@@ -94,7 +97,7 @@ final class UserContract {
             return guardian.deny(failure, in: place, request.caller)
         }
         // Each request notes its use until the store knows of one, as the store may lose it.
-        if validity == .unnoted { service.handle.noteUse(of: key, at: now) }
+        if validity == .unnoted { handle.noteUse(of: key, at: now) }
         return perform(request, for: grant)
     }
 

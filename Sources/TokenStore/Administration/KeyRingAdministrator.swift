@@ -10,8 +10,8 @@ package protocol KeyRingAdministrator: Sendable {
     /// The numbered keys, the oldest first.
     func keys() async throws(StoreError) -> [SealingKey]
 
-    /// The numbers of keys that seal rows but are missing from the ring, in ascending order, as far as a look at some
-    /// rows shows; nil for a store that does not look.
+    /// The numbers of keys that seal rows but are missing from the ring, in ascending order, as far as the walk has seen; nil for a
+    /// store that finds them in another way.
     func missingKeys() async throws(StoreError) -> [Int]?
 
     /// Adds a new key. It seals from now on, or after `useKey` in a store that servers share. Rows that older keys have
@@ -23,16 +23,9 @@ package protocol KeyRingAdministrator: Sendable {
 
     /// Removes a key from the ring.
     ///
-    /// Refused for the newest key, for the key that seals, and for a key that opens a row. A row that it does not open does not
-    /// need it.
+    /// Refused for the newest key, for the key that seals, and until it is certain that it opens no row; see `StoreAdministrator.walk`. A
+    /// row that it does not open does not need it.
     func retireKey(numbered number: Int) async throws(StoreError)
-
-    /// Seals every row again with the key that seals now, a few at a time, while the store is in use.
-    ///
-    /// It may be interrupted at any point: every row opens at all times, and the next run continues with the rest.
-    ///
-    /// - Parameter progress: Counted in tokens.
-    func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying
 }
 
 /// What operators may see of a key.
@@ -54,58 +47,6 @@ package struct SealingKey: Codable, Hashable, Sendable {
     }
 }
 
-/// The result of a rekeying.
-package struct Rekeying: Codable, Sendable {
-    package var tokens = 0
-    /// Rows that this run has sealed again; the others were sealed with that key already.
-    package var rekeyed = 0
-    /// Rows that could not be opened and stay as they are.
-    package var unreadable = 0
-
-    package init() {}
-}
-
-/// The result of one step of a rekeying.
-package struct RekeyingStep<Place: Sendable>: Sendable {
-    /// The place after which the next step begins; nil when no row is left.
-    package var next: Place?
-    /// Tokens that were examined.
-    package var seen = 0
-    package var rekeyed = 0
-    package var unreadable = 0
-
-    package init(next: Place? = nil) {
-        self.next = next
-    }
-}
-
-extension Rekeying {
-    /// Takes steps until no row is left; fails when the task is cancelled.
-    ///
-    /// - Parameters:
-    ///   - start: The place before the first row.
-    ///   - total: How many tokens there are.
-    ///   - progress: Called after each step; nil for rows other than tokens.
-    ///   - step: Seals the next rows after a place again.
-    package nonisolated(nonsending) mutating func run<Place: Sendable>(
-        from start: Place, of total: Int, telling progress: ((StoreProgress) -> Void)? = nil,
-        _ step: (Place) async throws(StoreError) -> RekeyingStep<Place>
-    ) async throws(StoreError) {
-        var place: Place? = start
-        while let start = place {
-            let done = try await step(start)
-            tokens += done.seen
-            rekeyed += done.rekeyed
-            unreadable += done.unreadable
-            progress?(StoreProgress(done: min(tokens, total), total: total))
-            place = done.next
-            guard !Task.isCancelled else {
-                throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
-            }
-        }
-    }
-}
-
 extension KeyRing {
     /// A copy of the ring with one more key, which seals.
     package func addingKey(createdAt: Int64) throws(StoreError) -> KeyRing {
@@ -122,7 +63,7 @@ extension Sealing {
     /// Reads the ring in the file; fails if it belongs to another store or lacks a key in use, which saving it would
     /// lose.
     package func ring(in file: KeyRingFile) throws(StoreError) -> KeyRing {
-        guard let present = ring else { preconditionFailure("the store is sealed") }
+        let present = ring
         do throws(KeyRingError) {
             let found = try file.load(like: present)
             for key in present.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
@@ -134,12 +75,11 @@ extension Sealing {
         }
     }
 
-    /// Why the ring in the file cannot take the place of the one in use; nil if it can, or if nothing is sealed.
+    /// Why the ring in the file cannot take the place of the one in use; nil if it can.
     ///
     /// Of the keys, the one that seals must be in the file. Older ones may be missing while they are retired.
     package func fault(of file: KeyRingFile) -> KeyRingError? {
-        guard let present = ring else { return nil }
-        let active = present.active
+        let (present, active) = (ring, ring.active)
         do throws(KeyRingError) {
             let found = try file.load(like: present)
             let isThere = found.key(numbered: active.number)?.hasBytes(of: active.key) == true
@@ -168,18 +108,17 @@ extension Sealing {
             // The file must be on disk before the new key seals anything.
             try file.save(new)
         } catch {
-            if case .notDurable = error { replace(.sealed(new)) }
+            if case .notDurable = error { replace(new) }
             throw .keyRing(error)
         }
-        replace(.sealed(new))
+        replace(new)
     }
 }
 
 /// The key ring with which a store is opened.
 package struct KeyRingChoice: Sendable {
-    /// Nil in the clear.
-    package let ring: KeyRing?
-    /// The ring's identity; empty in the clear.
+    package let ring: KeyRing
+    /// The ring's identity.
     package let identity: [UInt8]
     /// Whether the ring and its file were just created.
     package let isNew: Bool
@@ -194,15 +133,10 @@ extension KeyRingFile {
     ///   - identity: The identity of the ring that has sealed the store, as the store records it; empty if it records
     ///     none.
     ///   - isEmpty: Whether the store has no rows.
-    ///   - isSealed: Whether the settings ask for sealing.
     ///   - place: Names the store in error texts.
     package func ring(
-        fitting identity: [UInt8], isEmpty: Bool, isSealed: Bool, of place: String
+        fitting identity: [UInt8], isEmpty: Bool, of place: String
     ) throws(StoreOpenError) -> KeyRingChoice {
-        guard isSealed else {
-            guard identity.isEmpty || isEmpty else { throw .sealed(place: place) }
-            return KeyRingChoice(ring: nil, identity: [], isNew: false)
-        }
         guard !identity.isEmpty || isEmpty else { throw .notSealed(place: place) }
         do throws(KeyRingError) {
             let (ring, isNew) = try load(orMaking: isEmpty)

@@ -18,28 +18,36 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: The maximum number of rows; fewer are returned when they are large.
     func page(after cursor: String?, limit: Int) async throws(StoreError) -> TokenPage
 
-    /// - Parameter exactly: Whether to count the tokens even if that takes long; otherwise a store may estimate their
-    ///   number.
-    func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
+    /// Figures that cost little; the number of tokens may be an estimate.
+    func statistics() async throws(StoreError) -> StoreStatistics
 
-    /// Checks the store's structure as far as the store can, and opens every row.
+    /// Walks over all rows in a round that begins now and makes no pauses, while the store is in use; see `WalkState`.
     ///
-    /// - Parameter progress: Counted in tokens.
+    /// If this is interrupted, the walk goes on with its usual pauses.
+    ///
+    /// - Parameter progress: Counted in rows.
+    func walk(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> WalkReport
+
+    /// Opens every row in a round of the walk, and checks the store's structure as far as that disturbs nobody.
+    ///
+    /// - Parameter progress: Counted in rows.
     func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
 
     /// Writes a copy of the store as of one moment, while the store is in use.
     ///
-    /// The copy is written beside its final path, checked and synced, and only then renamed to it, replacing the file
-    /// there. It is sealed if the store is, and does not contain the key ring.
+    /// The copy is written beside its final path, synced, and only then renamed to it, replacing the file
+    /// there. It is sealed like the store, and does not contain the key ring.
     ///
     /// A backup that fails is recorded as the last one, unless it could not even begin, as with a mistyped path. For a
     /// backup that succeeds, the caller calls `recordBackup` when it has done everything else with it.
     ///
     /// - Parameters:
     ///   - path: An absolute path; this process writes it.
+    ///   - checks: Whether to check the copy, as far as its structure goes.
+    ///   - keys: The folder into which the key ring and the erasures are copied; nil for none.
     ///   - progress: Counted in bytes.
     func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, checks: Bool, keys: String?, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup
 
     /// Records how the last backup ended.
@@ -49,16 +57,12 @@ package protocol StoreAdministrator: Sendable {
 /// A store on other machines is backed up there.
 extension StoreAdministrator {
     package func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, checks: Bool, keys: String?, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) throws(StoreError) -> StoreBackup { throw .refused(StoreCapability.backup.absence) }
 
     package func recordBackup(isSuccessful: Bool) throws(StoreError) {
         throw .refused(StoreCapability.backup.absence)
     }
-}
-
-extension StoreAdministrator {
-    package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
 }
 
 /// A page of a listing.
@@ -82,6 +86,22 @@ package struct StoreProgress: Hashable, Sendable, Codable {
     }
 }
 
+/// What an operator may see of the walk.
+package struct WalkStatus: Codable, Sendable {
+    /// The round under way, with what it has found so far.
+    package var present: WalkReport
+    /// The last complete round; nil before the first one has ended.
+    package var last: WalkReport?
+    /// How far the present round is.
+    package var progress: StoreProgress
+
+    package init(_ state: WalkState, total: Int) {
+        (present, last) = (state.present, state.last)
+        let done = present.tokens + present.sessions
+        progress = StoreProgress(done: done, total: max(done, total))
+    }
+}
+
 /// Figures about a store; nil for those that a store does not know.
 package struct StoreStatistics: Codable, Sendable {
     package var tokens: Int
@@ -92,20 +112,23 @@ package struct StoreStatistics: Codable, Sendable {
     /// Bytes of `databaseBytes` that are free.
     package var freeBytes: Int?
     package var walBytes: Int?
-    package var isSealed: Bool
-    /// The number of the key that seals; nil in the clear.
-    package var newestKey: Int?
+    /// True; tools of version 1.0 may read it.
+    package var isSealed = true
+    /// The number of the key that seals.
+    package var newestKey: Int
     /// For example `SQLite 3.40.1`.
     package var software: String
     /// The version of the tables.
     package var schemaVersion: Int?
     /// Rows that did not open when a client asked for them, since the start.
     package var unreadableReads = 0
+    /// What the walk over all rows has found; nil if that is not known, and from a server before version 1.1.
+    package var walk: WalkStatus?
     /// Where the store is: a folder, or a server.
     package var place: String
 
-    package init(tokens: Int, isSealed: Bool, software: String, place: String) {
-        (self.tokens, self.isSealed, self.software, self.place) = (tokens, isSealed, software, place)
+    package init(tokens: Int, newestKey: Int, software: String, place: String) {
+        (self.tokens, self.newestKey, self.software, self.place) = (tokens, newestKey, software, place)
     }
 }
 
@@ -130,6 +153,12 @@ package struct StoreVerification: Codable, Sendable {
     package var isSound = true
 
     package init() {}
+
+    /// What a round of the walk has found.
+    package init(_ report: WalkReport) {
+        (tokens, lastWrittenAt, isSound) = (report.tokens, report.lastWrittenAt, report.isSound)
+        (unreadable, unreadableRows, damages) = (report.unreadable, report.unreadableRows, report.damages)
+    }
 }
 
 /// The result of a migration.

@@ -5,6 +5,21 @@ package enum CopiedRow: Sendable {
     case session(OpenedSession, number: Int64)
 }
 
+/// Rows in the clear, which version 1.0 stored with `sealing.enabled: off`, and which are only read to be copied to a sealed store.
+///
+/// The key of a token's row is its id, and that of a session's row is the session's key.
+package enum ClearRow {
+    package static func token(key: [UInt8], value: [UInt8]) throws(SealingError) -> Token {
+        guard key.count <= TokenSealer.longestID else { throw .malformed }
+        return Token(id: key, info: value)
+    }
+
+    package static func session(_ row: SessionRow) throws(SealingError) -> OpenedSession {
+        guard row.user.count <= TokenSealer.longestID else { throw .malformed }
+        return try row.opened(user: row.user, row.key)
+    }
+}
+
 extension RowCoder {
     /// Seals rows with this store's keys.
     package mutating func rows(

@@ -11,6 +11,8 @@ package struct StoreExamination: Sendable {
     package var lastWrite: String?
     /// How its rows are sealed, as of the last checkpoint and as far as a short look shows; nil if it has no row of any kind.
     package var sealing: StoreSealing?
+    /// What the walk over all rows has found, as of the last checkpoint; nil before the first one.
+    package var walk: WalkState?
     /// What is damaged; nil if nothing is.
     package var damage: StoreOpenError?
 
@@ -28,12 +30,12 @@ package struct StoreInspection: Sendable {
 
 /// How the rows of a store are sealed.
 package struct StoreSealing: Hashable, Sendable {
-    /// The fingerprint of the key ring; nil in the clear.
-    package let keyRing: String?
+    /// The fingerprint of the key ring.
+    package let keyRing: String
     /// The numbers of the keys that rows may be sealed with.
     package let keyNumbers: Set<Int>
 
-    package init(keyRing: String?, keyNumbers: Set<Int>) {
+    package init(keyRing: String, keyNumbers: Set<Int>) {
         self.keyRing = keyRing
         self.keyNumbers = keyNumbers
     }

@@ -19,7 +19,7 @@ package struct ErasuresFile: Hashable, Sendable {
     package let path: String
 
     /// - Parameters:
-    ///   - keyRing: The store's key ring; its path counts even if the store is in the clear.
+    ///   - keyRing: The store's key ring.
     ///   - directory: The data folder, for a key ring that systemd provides, beside which nothing can be written.
     package init(beside keyRing: KeyRingFile, directory: String) {
         let ring = keyRing.isCredential ? "\(directory)/\(KeyRingFile.standardName)" : keyRing.path
@@ -113,12 +113,33 @@ package struct ErasuresFile: Hashable, Sendable {
     /// Reads the erasures; nil if there is no such file.
     package func load() throws(StoreError) -> Erasures? {
         do throws(SystemError) {
-            guard let descriptor = try open(O_RDONLY) else { return nil }
-            return try parse(try BlockingIO.read(from: descriptor.number))
+            return try contents().map { (bytes) throws(SystemError) in try parse(bytes) }
         } catch {
             throw .refused(
                 "the erasures \(path) cannot be read (\(error.call): \(error.reason)); put a copy of the file there")
         }
+    }
+
+    /// Copies the file, durably, over an earlier copy or to where nothing is; false if there is no such file.
+    func copy(to copy: ErasuresFile) throws(StoreError) -> Bool {
+        do throws(SystemError) {
+            guard var bytes = try contents() else { return false }
+            // The last line may be one that is just being written.
+            bytes.removeSubrange((bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0)...)
+            let former = try copy.contents()
+            guard bytes.starts(with: former ?? []) else { throw SystemError(call: "its content", code: EEXIST) }
+            if former != bytes { try FileReplacement.replace(copy.path, with: bytes) }
+            return true
+        } catch {
+            throw .refused(
+                "the erasures \(path) cannot be copied over \(copy.path), unless that is an earlier copy (\(error))")
+        }
+    }
+
+    private func contents() throws(SystemError) -> [UInt8]? {
+        guard let descriptor = try open(O_RDONLY) else { return nil }
+        return try BlockingIO.read(
+            from: descriptor.number, expecting: FileStatus.read(descriptor.number).size + 1)
     }
 
     private func open(_ access: Int32) throws(SystemError) -> FileDescriptor? {
@@ -133,9 +154,12 @@ package struct ErasuresFile: Hashable, Sendable {
     /// - Parameter isHead: Whether to read the key only.
     private func parse(_ bytes: [UInt8], isHead: Bool = false) throws(SystemError) -> Erasures {
         var erasures: Erasures?
-        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        // The last one has no line feed: it is empty, or a crash has cut it off.
-        for line in lines.dropLast() where line.first != UInt8(ascii: "#") && !line.isEmpty {
+        var rest = bytes[...]
+        // A line without a line feed was cut off by a crash.
+        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            let line = rest[..<end]
+            rest = rest[(end + 1)...]
+            guard line.first != UInt8(ascii: "#"), !line.isEmpty else { continue }
             let words = line.split(separator: UInt8(ascii: " "))
             guard words.count == 2, let hash = Hexadecimal.decode(words[1]), hash.count == KeyedHash.length
             else { throw Self.damage }
@@ -163,9 +187,9 @@ package struct ErasuresFile: Hashable, Sendable {
 /// The erasures of a file.
 ///
 /// Used on one thread.
-package struct Erasures {
+package final class Erasures {
     private let keyedHash: KeyedHash
-    private var versions: [[UInt8]: TokenVersion] = [:]
+    private var versions: [[UInt8]: (version: TokenVersion, isFound: Bool)] = [:]
     /// How many erasures there are, more than one of the same user included.
     package private(set) var count = 0
 
@@ -175,13 +199,16 @@ package struct Erasures {
 
     fileprivate var key: SecretKey { keyedHash.key }
 
-    fileprivate mutating func add(_ hash: [UInt8], _ version: TokenVersion) {
-        versions[hash] = max(versions[hash] ?? version, version)
+    fileprivate func add(_ hash: [UInt8], _ version: TokenVersion) {
+        versions[hash] = (max(versions[hash]?.version ?? version, version), false)
         count += 1
     }
 
     /// The largest version; nil if there are no erasures.
-    package var last: TokenVersion? { versions.values.max() }
+    package var last: TokenVersion? { versions.values.lazy.map(\.version).max() }
+
+    /// How many users `finds` has found.
+    package var foundCount: Int { versions.values.lazy.filter(\.isFound).count }
 
     fileprivate func hash(_ user: [UInt8]) -> [UInt8] { keyedHash.mac(of: user.span) }
 
@@ -191,7 +218,10 @@ package struct Erasures {
     ///   - user: The user to whom it belongs.
     ///   - version: The version of the token or session.
     package func finds(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
-        versions[hash(user)].map { version < $0 } ?? false
+        let hash = hash(user)
+        guard let erased = versions[hash]?.version, version < erased else { return false }
+        versions[hash] = (erased, true)
+        return true
     }
 }
 
@@ -205,5 +235,42 @@ package struct Erasure: Hashable, Codable, Sendable {
     package init(hadToken: Bool, sessions: Int) {
         self.hadToken = hadToken
         self.sessions = sessions
+    }
+}
+
+extension KeyRingFile {
+    /// Copies the ring and the erasures beside it into a folder, durably and readable for their owner only.
+    ///
+    /// The copies are named by the newest key. As long as that is the same, a copy keeps keys that were retired, and gets those that
+    /// were put back for an earlier backup.
+    ///
+    /// - Parameters:
+    ///   - ring: The ring in use.
+    ///   - directory: The data folder.
+    /// - Returns: The paths of the copies.
+    package func copy(_ ring: KeyRing, into folder: String, directory: String) throws(StoreError) -> [String] {
+        guard folder.hasPrefix("/") else { throw .refused("the path of the folder for the keys is not absolute") }
+        let erasures = ErasuresFile(beside: self, directory: directory)
+        guard !isCredential else {
+            throw .refused(
+                """
+                the key ring \(path) is a credential, and is not copied; copy it where it comes from, such as \
+                /etc/credstore/\(Self.credentialName), and the file \(erasures.path), if there is one
+                """)
+        }
+        let name = "\(Self.standardName)-\(ring.newest.number)-\(ring.newest.fingerprint())"
+        let copy = KeyRingFile(path: "\(folder)/\(name)", credentials: nil, directory: "")
+        do throws(KeyRingError) {
+            if let found = try copy.load() {
+                let new = ring.keys.filter { found.numberedKey($0.number) == nil }
+                if !new.isEmpty { try copy.save(KeyRing(index: ring.index, keys: found.keys + new)) }
+            } else {
+                try copy.saveFirst(ring)
+            }
+        } catch {
+            throw .refused("\(error)")
+        }
+        let copiedErasures = ErasuresFile(beside: copy, directory: "")
+        return try erasures.copy(to: copiedErasures) ? [copy.path, copiedErasures.path] : [copy.path]
     }
 }

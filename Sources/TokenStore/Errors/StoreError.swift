@@ -128,7 +128,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     case queue(bytes: Int)
     /// As many requests as allowed are waiting for the database already.
     case requests(Int)
-    /// One write to the disk has taken longer than `store.queue.max_wait`.
+    /// One write to the disk has taken longer than `store.timeout`.
     case stalled(limit: Duration)
     /// The store has not given an outcome within its time limit.
     case unanswered(limit: Duration)
@@ -146,7 +146,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             "\(limit) requests wait for the database, as many as are allowed; this one was refused at once"
         case .stalled(let limit):
             """
-            a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \
+            a write to the disk has taken longer than the \(limit) that store.timeout allows; \
             tokens are refused until it has ended
             """
         case .unanswered(let limit): "the store has not answered within \(limit)"

@@ -9,17 +9,15 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case keyRing(KeyRingError)
     /// There is no store at the path.
     case missing(path: String)
-    /// The settings ask for sealing, and the store has tokens in the clear.
+    /// The store has rows in the clear, see `ClearRow`.
     case notSealed(place: String)
-    /// The settings ask for no sealing, and the store is sealed.
-    case sealed(place: String)
     /// Any other reason, in the store's own words.
     case store(StoreFault)
 
     package var cause: StoreError.Cause {
         switch self {
         case .store(let fault): fault.cause
-        case .directory, .keyRing, .missing, .notSealed, .sealed: .database
+        case .directory, .keyRing, .missing, .notSealed: .database
         }
     }
 
@@ -34,13 +32,8 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             "there is no store at \(path); name its folder with --data-directory, --config or, for copy, --from"
         case .notSealed(let place):
             """
-            \(place) holds tokens in the clear, and sealing is on; \
-            set sealing.enabled to off, or seal it: token-cache copy, to another folder or database
-            """
-        case .sealed(let place):
-            """
-            \(place) is sealed, and sealing is off; \
-            set sealing.enabled to on, or unseal it: token-cache copy, to another folder or database
+            \(place) holds tokens in the clear, which only version 1.0 serves; \
+            seal them with token-cache copy --from OLD --to NEW, into a new folder or database, and serve that one
             """
         case .store(let fault): "\(fault)"
         }

@@ -6,11 +6,13 @@ package enum PrivateFile {
     /// Creates an empty file (mode 0600), replacing one that an earlier attempt has left.
     ///
     /// If root creates it, it belongs to its folder's owner.
-    package static func create(_ path: String) throws(StoreError) {
+    @discardableResult
+    package static func create(_ path: String) throws(StoreError) -> FileDescriptor {
         _ = unsafe unlink(path)
         do throws(SystemError) {
-            try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-                .adoptOwner(of: Path.folder(of: path))
+            let file = try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+            file.adoptOwner(of: Path.folder(of: path))
+            return file
         } catch {
             throw refusedCreation(in: Path.folder(of: path), error) ?? refused("written", path, error)
         }
@@ -84,12 +86,9 @@ package enum PrivateFile {
     /// Copies a file into a new one, byte by byte.
     package static func copy(_ path: String, to target: String) throws(StoreError) {
         let source = try opening(path)
-        try create(target)
-        let copy = retryingInterrupts { unsafe open(target, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
-        guard copy >= 0 else { throw refused("written", target) }
-        defer { close(copy) }
+        let copy = try create(target)
         while true {
-            let count = retryingInterrupts { sendfile(copy, source.number, nil, 1 << 24) }
+            let count = retryingInterrupts { sendfile(copy.number, source.number, nil, 1 << 24) }
             guard count >= 0 else { throw refused("written", target) }
             if count == 0 { return }
         }

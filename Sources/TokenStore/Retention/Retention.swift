@@ -23,15 +23,6 @@ package struct Retention: Hashable, Sendable {
     /// Whether every token is kept for ever.
     package var isUnlimited: Bool { afterWritten == nil && afterExpired == nil }
 
-    /// The time between two deletions of what has expired: a tenth of the time that it is kept, at most a minute; nil if nothing
-    /// expires.
-    ///
-    /// - Parameter hasSessions: Whether there are sessions, which all expire.
-    package func deletionInterval(hasSessions: Bool) -> Duration? {
-        let times = [afterWritten, afterExpired, hasSessions ? .seconds(600) : nil]
-        return times.compactMap(\.self).min().map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
-    }
-
     /// The moment, in seconds since 1970, from which on a row is expired.
     package func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
         var deadline = Int64.max
@@ -66,10 +57,10 @@ package struct Retention: Hashable, Sendable {
 
 /// The time by which a store dates what it writes, and what it hides and deletes: the wall clock, held against an `ExpiryClock`.
 ///
-/// A machine may serve before it has set its clock. A token that it dated 400 days back would be deleted as soon as the clock is
-/// right. So this time is never set back by more than a day, not by a restart either, unless the earlier time stays for twelve
-/// hours. A later one is followed at once: after days without the server it is right, and what is dated too late is only kept
-/// longer.
+/// A machine may begin to serve before its clock is set. A token that is then dated 400 days back would be deleted as soon as the
+/// clock is right. So when the wall clock goes back by more than a day, this time goes on as before, also after a restart, until
+/// the wall clock has stayed there for twelve hours. When the wall clock goes ahead, this time follows at once: the server may
+/// have been stopped for days, and a token that is dated too late is only kept longer.
 ///
 /// Any thread.
 package final class StoreClock: Sendable {
@@ -164,6 +155,8 @@ package struct ExpiryClock: Sendable {
     /// The first and the last readings since a jump, until it is known whether the clock is right.
     private var jump: (first: Reading, last: Reading)?
     private var saved: Int64?
+    /// For how many seconds the last process may have run after the look that it stored, telling clients what had expired.
+    private var unsavedSeconds: Int64
     private var hasWritten = false
 
     /// - Parameters:
@@ -173,8 +166,10 @@ package struct ExpiryClock: Sendable {
         // A manipulated file may hold any number.
         let saved = saved.map { min(max($0, 0), 1 << 40) }
         self.saved = saved
+        unsavedSeconds = saved == nil ? 0 : Self.savingInterval
         trusted = Reading(wall: saved ?? now.wall, running: now.running)
-        era = trusted.wall < Self.beginning ? 0 : now.wall
+        // Even if the clock is behind at the start, nothing is dated before the stored look: see `unixTime`.
+        era = trusted.wall < Self.beginning ? 0 : max(now.wall, trusted.wall)
         look(at: now)
     }
 
@@ -187,7 +182,7 @@ package struct ExpiryClock: Sendable {
     /// Compares the clocks; required before each deletion.
     package mutating func look(at now: Reading) {
         guard Self.isFar(now, from: trusted) else {
-            (trusted, jump) = (now, nil)
+            (trusted, jump, unsavedSeconds) = (now, nil, 0)
             return
         }
         if let first = jump?.first, let last = jump?.last, !Self.isFar(now, from: last) {
@@ -210,7 +205,7 @@ package struct ExpiryClock: Sendable {
     /// Takes the clock as right if it has agreed for long enough.
     package mutating func accept() {
         guard isConfirmed, let last = jump?.last else { return }
-        (trusted, era, jump) = (last, last.wall, nil)
+        (trusted, era, jump, unsavedSeconds) = (last, last.wall, nil, 0)
     }
 
     /// The wall clock's time, or that which is expected if it is set back by more.
@@ -222,7 +217,7 @@ package struct ExpiryClock: Sendable {
     /// The wall clock's time, or that which is expected if it has jumped ahead.
     mutating func expiryTime(at now: Reading) -> Int64 {
         look(at: now)
-        return jump == nil ? now.wall : min(now.wall, expected(at: now))
+        return jump == nil ? now.wall : min(now.wall, expected(at: now) + unsavedSeconds)
     }
 
     private func expected(at now: Reading) -> Int64 { trusted.wall + now.running - trusted.running }

@@ -4,22 +4,19 @@ import Synchronization
 
 /// The key that finds a row.
 package struct RowKey: Sendable {
-    /// The unique id, or its keyed hash in a sealed store.
+    /// The keyed hash of the unique id.
     package var bytes: [UInt8]
-    /// The first 8 bytes of the id's keyed hash, big endian; evenly distributed, also in the clear.
-    package var hashPrefix: UInt64
 
-    package init(bytes: [UInt8] = [], hashPrefix: UInt64 = 0) {
+    package init(bytes: [UInt8] = []) {
         self.bytes = bytes
-        self.hashPrefix = hashPrefix
     }
 
-    /// The `hashPrefix` of a keyed hash.
+    /// The first 8 bytes, big endian; evenly distributed.
     ///
-    /// - Parameter hash: Missing bytes, as of a key in a store that was manipulated, count as 0.
-    package static func prefix(of hash: [UInt8]) -> UInt64 {
+    /// Missing bytes, as of a key in a store that was manipulated, count as 0.
+    package var hashPrefix: UInt64 {
         var prefix: UInt64 = 0
-        for index in 0..<8 { prefix = prefix << 8 | UInt64(index < hash.count ? hash[index] : 0) }
+        for index in 0..<8 { prefix = prefix << 8 | UInt64(index < bytes.count ? bytes[index] : 0) }
         return prefix
     }
 }
@@ -27,11 +24,11 @@ package struct RowKey: Sendable {
 /// A row to be written.
 package struct Row: Sendable {
     package let key: RowKey
-    /// The token info, sealed by `TokenSealer` in a sealed store.
+    /// The token info, sealed by `TokenSealer`.
     package let value: [UInt8]
-    /// The number of the key that sealed the value; 0 in the clear.
+    /// The number of the key that sealed the value.
     package let keyNumber: Int
-    /// Authenticated together with a sealed value.
+    /// Authenticated together with the value.
     package var times: RowTimes
     /// Whether a stored row that was written later is kept.
     package var keepsNewer = false
@@ -52,27 +49,28 @@ package struct Row: Sendable {
 /// Used by one thread at a time.
 package struct RowCoder: ~Copyable {
     let sealing: Sealing
-    /// Nil until first used.
-    private var hash: KeyedHash?
-    /// Nil for rows in the clear.
-    var sealer: TokenSealer?
+    /// The version of `sealing` that `hash` and `sealer` were made for.
+    private var version: UInt64
+    private var hash: KeyedHash
+    var sealer: TokenSealer
     /// Makes the keys of sessions' rows; nil until first used.
     var sessionHash: KeyedHash?
     /// Makes the keys of sessions; nil until first used.
     var sessionDigest: SHA256Digest?
-    /// The version of `sealing` that `hash` and `sealer` were made for.
-    private var version: UInt64 = 0
     var text: [UInt8] = []
 
     package init(_ sealing: Sealing) {
         self.sealing = sealing
+        // Read before the ring, so that a change in between is noticed by the next call at the latest.
+        version = sealing.version.load(ordering: .acquiring)
+        let ring = sealing.ring
+        hash = KeyedHash(ring.index)
+        sealer = TokenSealer(ring)
     }
 
     /// Makes the key that finds an id's row.
     package mutating func key(of id: [UInt8], into key: inout RowKey) {
         refresh().hash(id.span, into: &key.bytes)
-        key.hashPrefix = RowKey.prefix(of: key.bytes)
-        if sealer == nil { key.bytes = id }
     }
 
     /// - Parameter writtenAt: In seconds since 1970; nil for now.
@@ -85,26 +83,16 @@ package struct RowCoder: ~Copyable {
         var key = RowKey()
         self.key(of: token.id, into: &key)
         if let refusal = sealing.refusal { throw refusal }
-        let value = sealer?.seal(
-            token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
-        return Row(
-            key: key, value: value ?? token.info, keyNumber: sealer?.ring.active.number ?? 0, times: times,
-            id: token.id
-        )
+        let value = sealer.seal(token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
+        return Row(key: key, value: value, keyNumber: sealer.ring.active.number, times: times, id: token.id)
     }
 
     /// Appends the token info of a row.
     package mutating func appendTokenInfo(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
-        // The row may have been sealed with a key that was added after its row key was made.
-        _ = refresh()
-        if sealer == nil {
-            tokenInfo.append(span: value)
-        } else {
-            try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
-            tokenInfo.append(contentsOf: text[TokenSealer.split(text).tokenInfo])
-        }
+        try open(value, keyNumber: keyNumber, key: key, times: times)
+        tokenInfo.append(contentsOf: text[TokenSealer.split(text).tokenInfo])
     }
 
     /// The whole token of a row.
@@ -117,40 +105,46 @@ package struct RowCoder: ~Copyable {
     package mutating func token(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes
     ) throws(SealingError) -> Token {
-        _ = refresh()
-        guard sealer != nil else {
-            var info: [UInt8] = []
-            info.append(span: value)
-            return Token(id: key, info: info)
-        }
-        try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
+        try open(value, keyNumber: keyNumber, key: key, times: times)
         let (id, info) = TokenSealer.split(text)
         return Token(id: Array(text[id]), info: Array(text[info]))
     }
 
-    /// The `RowKey.hashPrefix` that belongs to a row's key.
-    package mutating func hashPrefix(of key: [UInt8]) -> UInt64 {
-        let hash = refresh()
-        guard sealer == nil else { return RowKey.prefix(of: key) }
-        hash.hash(key.span, into: &text)
-        return RowKey.prefix(of: text)
+    /// Opens a token's row; `text` holds its text afterwards.
+    mutating func open(
+        _ value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes
+    ) throws(SealingError) {
+        // The row may have been sealed with a key that was added after its row key was made.
+        _ = refresh()
+        try sealer.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
     }
 
-    /// The number of the key that seals rows now; 0 in the clear.
+    /// Seals the text of the row that was opened last once more.
+    ///
+    /// - Parameter place: The row's key, or `SessionRow.place`.
+    /// - Returns: The value, and the number of the key that it is sealed with.
+    mutating func sealAgain(_ place: [UInt8], _ times: RowTimes) throws(SealingError) -> (
+        value: [UInt8], keyNumber: Int
+    ) {
+        if let refusal = sealing.refusal { throw refusal }
+        let (text, (id, info)) = (text, TokenSealer.split(text))
+        let value = sealer.seal(
+            text.span.extracting(info), id: text.span.extracting(id), rowKey: place.span, times: times)
+        return (value, presentKeyNumber)
+    }
+
+    /// The number of the key that seals, as of the last row.
+    var presentKeyNumber: Int { sealer.ring.active.number }
+
+    /// The number of the key that seals rows now.
     package mutating func activeKeyNumber() -> Int {
         _ = refresh()
-        return sealer?.ring.active.number ?? 0
+        return presentKeyNumber
     }
 
     /// Takes over the store's present keys; returns what hashes ids.
     mutating func refresh() -> KeyedHash {
-        // Read before the keys, so that a change in between is noticed by the next call at the latest.
-        let current = sealing.version.load(ordering: .acquiring)
-        if let hash, current == version { return hash }
-        let keys = sealing.keys
-        let new = KeyedHash(keys.index)
-        sealer = if let ring = keys.ring { TokenSealer(ring) } else { nil }
-        (hash, sessionHash, version) = (new, nil, current)
-        return new
+        if sealing.version.load(ordering: .acquiring) != version { self = RowCoder(sealing) }
+        return hash
     }
 }

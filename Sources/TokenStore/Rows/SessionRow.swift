@@ -4,15 +4,15 @@ import Cryptography
 ///
 /// All times are in seconds since 1970.
 package struct SessionRow: Sendable {
-    /// The session's key, or its keyed hash in a sealed store.
+    /// The keyed hash of the session's key.
     package let key: [UInt8]
     /// 16 bytes, unless the store was manipulated.
     package let id: [UInt8]
     /// The key of the row of the user's token.
     package let userKey: [UInt8]
-    /// The number of the key that sealed `user`; 0 in the clear.
+    /// The number of the key that sealed `user`.
     package let keyNumber: Int
-    /// The user, or in a sealed store the sealed user and session key.
+    /// The sealed user and session key.
     package let user: [UInt8]
     package let createdAt: Int64
     package let expiresAt: Int64
@@ -22,6 +22,16 @@ package struct SessionRow: Sendable {
 
     /// The times that a sealed user is bound to; the time of the last use changes without sealing the user again.
     var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
+    /// What a sealed user is bound to in the place of a token's row key.
+    var place: [UInt8] { key + id + userKey }
+
+    /// The session, with what the row holds sealed.
+    func opened(user: [UInt8], _ key: [UInt8]) throws(SealingError) -> OpenedSession {
+        guard id.count == SessionID.length, key.count == SessionKey.length else { throw .malformed }
+        let session = UserSession(
+            id: SessionID(id), user: user, createdAt: createdAt, expiresAt: expiresAt, lastUsedAt: usedAt)
+        return OpenedSession(session: session, key: SessionKey(key.span))
+    }
 }
 
 extension SessionRow {
@@ -45,10 +55,9 @@ package struct OpenedSession: Sendable {
 
 /// Rows of sessions.
 ///
-/// A session's key is the SHA-256 of a label and its secret. In a store in the clear it is also the row's key; as
-/// secrets have 256 random bits, nobody can find the secret of a key. In a sealed store, the row's key is the HMAC of
-/// the session's key under a key that is derived from the index key, and the session's key is sealed together with the
-/// user, so that the store can be copied to one in the clear.
+/// A session's key is the SHA-256 of a label and its secret, which has 256 random bits, so that nobody can find the
+/// secret of a key. The row's key is the HMAC of the session's key under a key that is derived from the index key. The
+/// session's key is sealed together with the user, so that the session can be copied to a store with another ring.
 ///
 /// A sealed user is bound to the whole row except the time of the last use: the associated data are those of a token's
 /// row, but with the session's row key, id and user key (80 bytes) instead of the token's row key (32 bytes).
@@ -71,9 +80,8 @@ extension RowCoder {
 
     /// The key of a session's row.
     package mutating func rowKey(of session: SessionKey) -> [UInt8] {
-        guard let hash = hashOfKeys() else { return session.bytes }
         var key: [UInt8] = []
-        hash.hash(session.bytes.span, into: &key)
+        hashOfKeys().hash(session.bytes.span, into: &key)
         return key
     }
 
@@ -86,12 +94,12 @@ extension RowCoder {
         if let refusal = sealing.refusal { throw refusal }
         let rowKey = rowKey(of: key)
         let times = RowTimes(writtenAt: session.createdAt, expiresAt: session.expiresAt)
-        let sealed = sealer?.seal(
-            key.bytes.span, id: session.user.span, rowKey: Self.place(rowKey, session.id.bytes, user.bytes).span,
+        let sealed = sealer.seal(
+            key.bytes.span, id: session.user.span, rowKey: (rowKey + session.id.bytes + user.bytes).span,
             times: times)
         return SessionRow(
-            key: rowKey, id: session.id.bytes, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
-            user: sealed ?? session.user, createdAt: session.createdAt, expiresAt: session.expiresAt,
+            key: rowKey, id: session.id.bytes, userKey: user.bytes, keyNumber: sealer.ring.active.number,
+            user: sealed, createdAt: session.createdAt, expiresAt: session.expiresAt,
             usedAt: session.lastUsedAt, number: number
         )
     }
@@ -100,29 +108,16 @@ extension RowCoder {
     package mutating func open(_ row: SessionRow) throws(SealingError) -> OpenedSession {
         _ = refresh()
         guard row.id.count == SessionID.length, row.key.count == SessionKey.length else { throw .malformed }
-        var (user, key) = (row.user, row.key)
-        if sealer != nil {
-            try sealer?.open(
-                row.user.span, keyNumber: row.keyNumber, rowKey: Self.place(row.key, row.id, row.userKey).span,
-                times: row.times, into: &text)
-            let parts = TokenSealer.split(text)
-            (user, key) = (Array(text[parts.id]), Array(text[parts.tokenInfo]))
-            guard key.count == SessionKey.length else { throw .malformed }
-        }
-        let session = UserSession(
-            id: SessionID(row.id), user: user, createdAt: row.createdAt, expiresAt: row.expiresAt,
-            lastUsedAt: row.usedAt)
-        return OpenedSession(session: session, key: SessionKey(key.span))
+        try sealer.open(
+            row.user.span, keyNumber: row.keyNumber, rowKey: row.place.span,
+            times: row.times, into: &text)
+        let (user, key) = TokenSealer.split(text)
+        return try row.opened(user: Array(text[user]), Array(text[key]))
     }
 
-    private static func place(_ rowKey: [UInt8], _ id: [UInt8], _ userKey: [UInt8]) -> [UInt8] {
-        rowKey + id + userKey
-    }
-
-    /// The hash that makes row keys of sessions; nil in the clear.
-    private mutating func hashOfKeys() -> KeyedHash? {
+    /// The hash that makes row keys of sessions.
+    private mutating func hashOfKeys() -> KeyedHash {
         let hash = refresh()
-        guard sealer != nil else { return nil }
         if let sessionHash { return sessionHash }
         var key: [UInt8] = []
         defer { SecretKey.wipe(&key) }

@@ -24,7 +24,8 @@ package struct KeyRing: Sendable {
     package let index: SecretKey
     /// In the order of their numbers, never empty.
     package private(set) var keys: [NumberedKey]
-    private let activeNumber: Int
+    /// The key that seals.
+    package let active: NumberedKey
 
     /// The possible numbers: the associated data has 32 bits for them.
     package static let numbers = 1...Int(UInt32.max)
@@ -37,8 +38,11 @@ package struct KeyRing: Sendable {
         precondition(!keys.isEmpty, "a key ring has a key")
         self.index = index
         self.keys = keys.sorted { $0.number < $1.number }
-        activeNumber = active ?? self.keys[keys.count - 1].number
-        precondition(keys.contains { $0.number == activeNumber }, "the key that seals is in the ring")
+        let number = active ?? self.keys[keys.count - 1].number
+        guard let active = keys.first(where: { $0.number == number }) else {
+            preconditionFailure("the key that seals is in the ring")
+        }
+        self.active = active
     }
 
     /// A ring with one new key.
@@ -47,9 +51,6 @@ package struct KeyRing: Sendable {
     }
 
     package var newest: NumberedKey { keys[keys.count - 1] }
-
-    /// The key that seals.
-    package var active: NumberedKey { numberedKey(activeNumber) ?? newest }
 
     package func numberedKey(_ number: Int) -> NumberedKey? {
         keys.first { $0.number == number }
@@ -66,8 +67,8 @@ package struct KeyRing: Sendable {
 
     /// A copy of the ring without one key, which must be neither the newest nor the one that seals.
     package func removingKey(numbered number: Int) -> KeyRing {
-        precondition(number != newest.number && number != activeNumber, "the newest key and the one that seals stay")
-        return KeyRing(index: index, keys: keys.filter { $0.number != number }, active: activeNumber)
+        precondition(number != newest.number && number != active.number, "the newest key and the one that seals stay")
+        return KeyRing(index: index, keys: keys.filter { $0.number != number }, active: active.number)
     }
 
     /// Identifies the ring, and is not secret: a constant's hash under the index key.

@@ -102,26 +102,22 @@ import Cryptography
         let length = Self.nonceLength + head.count + tail.count + Self.tagLength
         let isDone = unsafe output.append(count: length) { start in
             for index in 0..<Self.nonceLength { unsafe start[index] = nonce[index] }
-            var place = unsafe start + Self.nonceLength
+            // Both parts are copied together and encrypted in place, as OpenSSL is slower with parts that end within a block.
+            let text = unsafe UnsafeMutableBufferPointer(
+                start: start + Self.nonceLength, count: head.count + tail.count)
+            unsafe head.withUnsafeBufferPointer { unsafe _ = text.update(fromContentsOf: $0) }
+            unsafe tail.withUnsafeBufferPointer { unsafe _ = text[head.count...].update(fromContentsOf: $0) }
+            let end = unsafe start + (length - Self.tagLength)
             var written: Int32 = 0
-            guard unsafe encrypt(associated, to: nil, &written), unsafe encrypt(head, to: place, &written)
-            else { return false }
-            unsafe place += head.count
-            guard unsafe encrypt(tail, to: place, &written) else { return false }
-            unsafe place += tail.count
-            return unsafe EVP_EncryptFinal_ex(context, place, &written) == 1
-                && copenssl_get_tag(context, place, Int32(Self.tagLength)) == 1
+            let isEncrypted =
+                unsafe associated.withUnsafeBufferPointer {
+                    unsafe EVP_EncryptUpdate(context, nil, &written, $0.baseAddress, Int32($0.count)) == 1
+                }
+                && EVP_EncryptUpdate(context, text.baseAddress, &written, text.baseAddress, Int32(text.count)) == 1
+            return unsafe isEncrypted && EVP_EncryptFinal_ex(context, end, &written) == 1
+                && copenssl_get_tag(context, end, Int32(Self.tagLength)) == 1
         }
         guard isDone else { OpenSSLFailure.end("EVP_EncryptUpdate") }
-    }
-
-    private func encrypt(
-        _ text: Span<UInt8>, to place: UnsafeMutablePointer<UInt8>?, _ written: inout Int32
-    ) -> Bool {
-        unsafe text.withUnsafeBufferPointer { source in
-            unsafe source.isEmpty
-                || EVP_EncryptUpdate(sealing.pointer, place, &written, source.baseAddress, Int32(source.count)) == 1
-        }
     }
 
     /// Decrypts and appends the text; returns false, and appends nothing, if it was not sealed under this key.

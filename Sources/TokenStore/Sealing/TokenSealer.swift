@@ -29,6 +29,9 @@ package struct TokenSealer: ~Copyable {
     /// Bytes of a sealed value beyond the unique id and the token info.
     package static let overhead = TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
+    /// Bytes of the longest id, whose length takes two bytes.
+    static let longestID = Int(UInt16.max)
+
     package init(_ ring: KeyRing) {
         self.ring = ring
         sealing = TokenCipher(ring.active.key)
@@ -38,7 +41,7 @@ package struct TokenSealer: ~Copyable {
     package mutating func seal(
         _ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>, times: RowTimes
     ) -> [UInt8] {
-        precondition(id.count <= Int(UInt16.max), "the length of an id takes two bytes")
+        precondition(id.count <= Self.longestID, "the length of an id takes two bytes")
         var value: [UInt8] = []
         value.reserveCapacity(Self.overhead + id.count + tokenInfo.count)
         prefix.removeAll(keepingCapacity: true)

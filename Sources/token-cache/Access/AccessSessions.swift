@@ -35,7 +35,7 @@ struct AccessSessions: AsyncParsableCommand {
             let session = try options.load().access.session
             let request = AddSession(
                 user: try StandardInput.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
-                perUser: session.perUser)
+                perUser: Settings.Session.perUser)
             let reply = try await options.perform(request, creates: true)
             try options.output.print(reply, reply.session)
             StandardError.print(

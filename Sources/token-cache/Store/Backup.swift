@@ -12,8 +12,9 @@ struct Backup: StoreCommand {
         abstract: "Write a copy of the store to a file, or into a folder where earlier ones are rotated.",
         discussion: """
             The store may be in use. The copy is one file, checked and synced before it gets its name. It is sealed as the store \
-            is, and useless without the key ring, which it does not contain: back that up separately. A running server writes the \
-            file itself, so its user needs access to the folder.
+            is, and useless without the key ring, which it does not contain: --keys also copies that, and the file erasures, without \
+            which a restore brings erased users back. Keep these copies apart from the backups, as whoever has both can read the \
+            tokens. A running server writes the files itself, so its user needs access to the folders.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
             it gets this name; rows that do not open are named, and are in the backup as in the store. Then the command of --after \
@@ -23,6 +24,7 @@ struct Backup: StoreCommand {
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
+              token-cache backup /var/backups/tokens.db --keys /media/safe
               token-cache backup --into /backups --keep hourly=24,daily=7,weekly=4
               token-cache backup --into /backups --after 'rclone copy "$BACKUP_FILE" b2:'
               token-cache verify /var/backups/tokens.db
@@ -51,6 +53,13 @@ struct Backup: StoreCommand {
             fails, so does this one, and the backup stays.
             """, valueName: "command"))
     var after: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Also copy the key ring and the erasures into this folder, under names that begin with keys-.",
+            valueName: "folder"),
+        completion: .directory)
+    var keys: String?
 
     @OptionGroup var options: StoreCommandOptions
 
@@ -113,12 +122,25 @@ struct Backup: StoreCommand {
     }
 
     private func backUp(to path: String, noting note: inout RecordBackup?) async throws {
-        let written = try await options.perform(BackUpStore(path: path), "Backing up")
+        let written = try await write(path)
         note = RecordBackup(isSuccessful: false)
         try copyElsewhere(path)
-        try options.output.print(
-            written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
-        )
+        let text = "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
+        try options.output.print(written, text + Self.copies(written.keys))
+    }
+
+    private func write(_ path: String, isUnchecked: Bool? = nil) async throws -> StoreBackup {
+        let keys = keys.map { URL(filePath: $0).standardizedFileURL.path }
+        let request = BackUpStore(path: path, isUnchecked: isUnchecked, keys: keys)
+        let written = try await options.perform(request, "Backing up")
+        if keys != nil, written.keys == nil {
+            throw CommandFailure("the running server is of version 1.0, and has written the backup but not the keys")
+        }
+        return written
+    }
+
+    private static func copies(_ paths: [String]?) -> String {
+        paths.map { "\ncopied \($0.joined(separator: " and ")); keep them apart from the backups" } ?? ""
     }
 
     /// What is printed with `--json`.
@@ -130,6 +152,7 @@ struct Backup: StoreCommand {
         /// Rows that do not open.
         var unreadable: Int
         var removed: [String]
+        var keys: [String]?
     }
 
     /// - Parameters:
@@ -141,7 +164,7 @@ struct Backup: StoreCommand {
         // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
         let folder = try StoreAccess.backupFolder(settings, folderPath)
         try folder.removeUnverified()
-        let found = try await writeVerified(settings, at: folder.unverified, noting: &note)
+        let (found, keys) = try await writeVerified(settings, at: folder.unverified, noting: &note)
         let (time, path) = try folder.accept()
         note?.path = path
         var fault: (any Error)?
@@ -156,24 +179,24 @@ struct Backup: StoreCommand {
             if let failure { StandardError.print("earlier backups were not all removed: \(failure)") }
             throw fault
         }
-        try show(found, path, removed)
+        try show(found, path, removed, keys)
         return failure
     }
 
-    private func show(_ found: BackupVerification, _ path: String, _ removed: [String]) throws {
+    private func show(_ found: BackupVerification, _ path: String, _ removed: [String], _ keys: [String]?) throws {
         var text = "\(path): \(Text.count(found.tokens, "token")), \(Text.bytes(found.bytes)), verified"
         if !removed.isEmpty { text += "\nremoved \(Text.count(removed.count, "earlier backup"))" }
         let result = Written(
             path: path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes,
-            unreadable: found.unreadable.values.reduce(0, +), removed: removed)
-        try options.output.print(result, text)
+            unreadable: found.unreadable.values.reduce(0, +), removed: removed, keys: keys)
+        try options.output.print(result, text + Self.copies(keys))
     }
 
     /// Writes a backup and verifies it.
     private func writeVerified(
         _ settings: Settings, at unverified: String, noting note: inout RecordBackup?
-    ) async throws -> BackupVerification {
-        _ = try await options.perform(BackUpStore(path: unverified), "Backing up")
+    ) async throws -> (BackupVerification, keys: [String]?) {
+        let written = try await write(unverified, isUnchecked: true)
         note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
         let reasons = Verify.findings(found).joined(separator: "; ")
@@ -190,17 +213,15 @@ struct Backup: StoreCommand {
                 "rows of the store do not open, and are in the backup as they are (\(reasons)); earlier ones may have them"
             )
         }
-        return found
+        return (found, written.keys)
     }
 
     /// Runs the operator's command.
     private func copyElsewhere(_ path: String) throws {
         guard let after, !after.isEmpty else { return }
-        var environment = ProcessInfo.processInfo.environment
-        environment["BACKUP_FILE"] = path
         let reason: String
         do throws(SystemError) {
-            switch try ShellCommand.run(after, arguments: [path], environment: environment) {
+            switch try ShellCommand.run(after, with: "BACKUP_FILE", path) {
             case .exited(status: 0): return
             case .exited(let status): reason = "ended with status \(status)"
             case .killed(let signal): reason = "was killed by signal \(signal)"

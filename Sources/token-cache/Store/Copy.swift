@@ -8,11 +8,11 @@ import TokenStore
 struct Copy: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "copy",
-        abstract: "Copy a store to an empty folder or database: sealed, in the clear, or with another key ring.",
+        abstract: "Copy a store to an empty folder or database, also one that version 1.0 has not encrypted.",
         discussion: """
             Tokens and sessions are copied with their times and versions, and read again to verify them. The copy is sealed \
-            (encrypted) if sealing.enabled is on, whether the source is sealed or not. Its key ring is that of sealing.key_ring or, \
-            if that is empty, the file keys in its folder, which is made if it is missing. For a database, this is data_directory \
+            (encrypted), also if version 1.0 has stored the source in the clear. Its key ring is that of sealing.key_ring or, if \
+            that is empty, the file keys in its folder, which is made if it is missing. For a database, this is data_directory \
             or, if no key ring is there, the folder of the other store.
 
             Stop the server that uses a data folder before you copy it. A database may be in use: its state at one moment is copied. \

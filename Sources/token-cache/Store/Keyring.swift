@@ -83,8 +83,8 @@ struct Keyring: AsyncParsableCommand {
             commandName: "rotate",
             abstract: "Replace the key: a new one seals, every token is encrypted with it, and the old one is retired.",
             discussion: """
-                A server may run meanwhile, but no other rotation. If this is interrupted, all tokens stay readable, and the next \
-                run continues.
+                A server may run meanwhile, but no other rotation. If this is interrupted, all tokens stay readable, the server \
+                encrypts the rest within a day, and the next run retires the key.
 
                 Earlier backups need the old key: the old key ring is kept beside the new one, with .retired-, the key's number \
                 and its fingerprint behind its name. Remove it together with the last of these backups.
@@ -105,7 +105,7 @@ struct Keyring: AsyncParsableCommand {
                 defer { bar.finish() }
                 var rotation = Rotation(
                     key: key.number, isNew: key.number != former,
-                    rekeying: try await store.perform(RekeyStore()) { bar.show($0) })
+                    report: try await store.perform(WalkStore()) { bar.show($0) })
                 for old in try await store.perform(ListKeys()).keys where old.number < key.number {
                     let request = RetireKey(number: old.number)
                     do {
@@ -113,14 +113,8 @@ struct Keyring: AsyncParsableCommand {
                     } catch {
                         // A busy server may have sealed a token before it had the new key, and stored it after the first pass
                         // had gone by.
-                        _ = try? await store.perform(RekeyStore()) { bar.show($0) }
-                        do {
-                            rotation.retired.append(try await store.perform(request).retired)
-                        } catch {
-                            // A database server cannot see which rows do not open with the key.
-                            guard isShared, rotation.unreadable > 0 else { throw error }
-                            rotation.kept.append(old.number)
-                        }
+                        _ = try? await store.perform(WalkStore()) { bar.show($0) }
+                        rotation.retired.append(try await store.perform(request).retired)
                     }
                 }
                 return rotation
@@ -156,12 +150,10 @@ struct Keyring: AsyncParsableCommand {
         let rekeyed: Int
         let unreadable: Int
         var retired: [Int] = []
-        /// Keys whose numbers only rows have that do not open, in a store that cannot tell that.
-        var kept: [Int] = []
 
-        init(key: Int, isNew: Bool, rekeying: Rekeying) {
-            (self.key, self.isNew, tokens) = (key, isNew, rekeying.tokens)
-            (rekeyed, unreadable) = (rekeying.rekeyed, rekeying.unreadable)
+        init(key: Int, isNew: Bool, report: WalkReport) {
+            (self.key, self.isNew, tokens) = (key, isNew, report.tokens)
+            (rekeyed, unreadable) = (report.rekeyed, report.unreadableCount)
         }
 
         var text: String {
@@ -173,7 +165,7 @@ struct Keyring: AsyncParsableCommand {
             ]
             if !isNew {
                 lines.append(
-                    "it was made before this run and stays; only if it is to be replaced as well, run this again"
+                    "this key had been made before; to replace it as well, run token-cache keyring rotate once more"
                 )
             }
             lines += retired.map {
@@ -188,7 +180,6 @@ struct Keyring: AsyncParsableCommand {
                     \(Text.count(unreadable, "row")) cannot be opened and stayed as before; token-cache verify names them
                     """)
             }
-            lines += kept.map { "key \($0) stays in the key ring, as rows that cannot be opened carry its number" }
             return (lines + ["back up the key ring"]).joined(separator: "\n")
         }
     }

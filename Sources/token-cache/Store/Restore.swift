@@ -11,7 +11,7 @@ struct Restore: StoreCommand {
         abstract: "Replace the store by a backup; the server must be stopped.",
         discussion: """
             The backup is checked first, and every row decrypted with the key ring. If the key ring lacks keys of it, nothing is \
-            replaced; a row that does not open for another reason stays as it is.
+            replaced. A row that does not open for another reason stays as it is, unless users were erased after it was written.
 
             Users that were erased after the backup was made are left out, if the file erasures is beside the key ring; tokens \
             that were stored for them later stay. All sessions end unless --keep-sessions is given, as some of the backup's may \
@@ -28,7 +28,9 @@ struct Restore: StoreCommand {
     @Flag(help: "Keep the backup's sessions, also those that were ended after it was made.")
     var keepSessions = false
 
-    @Flag(help: "Restore although the key ring lacks keys; tokens that need them stay as they are.")
+    @Flag(
+        help: "Restore although the key ring lacks keys; rows that need them stay, but for those older than an erasure."
+    )
     var lacksKeys = false
 
     @OptionGroup var options: StoreCommandOptions
@@ -48,6 +50,10 @@ struct Restore: StoreCommand {
         if let count = outcome.replacedTokens {
             lines.append("replaced a store of \(Text.count(count, "token"))")
         }
+        if let end = outcome.lostBefore {
+            let start = outcome.lostAfter.map { "what was stored after \(Text.time($0))" } ?? "all that was stored"
+            lines.append("lost \(start); the replaced store was last written before \(Text.time(end))")
+        }
         if outcome.erasedUsers > 0 {
             lines.append("left out \(Text.count(outcome.erasedUsers, "user")) that had been erased")
         }
@@ -60,6 +66,13 @@ struct Restore: StoreCommand {
             lines.append(
                 "\(Text.count(outcome.unreadable, "row")) cannot be opened and stayed as before; see token-cache verify"
             )
+        }
+        if outcome.omittedUnreadable > 0 {
+            lines.append(
+                """
+                left out \(Text.count(outcome.omittedUnreadable, "row")) that cannot be opened and may be those of users who were erased since; \
+                with their key in the key ring, restore the backup once more
+                """)
         }
         if outcome.missingErasures > 0 {
             lines.append("\(StoreEvent.erasuresMissing(count: outcome.missingErasures))")
@@ -76,7 +89,8 @@ struct Verify: StoreCommand {
         discussion: """
             It repairs nothing, and does not change a backup. The exit status is 1 if something is wrong.
 
-            The store is checked whether or not a server runs. If one runs, tokens.db-wal grows until the check has ended.
+            The store is checked whether or not a server runs. A running server goes over all rows at once for this, also deletes what \
+            has expired, and does not check the structure of the file. To check that, verify a backup.
 
             A backup is checked with the present key ring, as restore does.
 
@@ -84,7 +98,7 @@ struct Verify: StoreCommand {
               token-cache verify
               token-cache verify /var/backups/tokens.db
               # With the copy of the key ring that is kept elsewhere
-              export TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-2026-11-23-0705
+              export TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-1-60b435c678147282
               token-cache verify /var/backups/tokens.db
             """
     )

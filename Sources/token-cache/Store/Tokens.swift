@@ -170,18 +170,15 @@ struct Stats: StoreCommand {
         commandName: "stats",
         abstract: "Print figures about the store.",
         discussion: """
-            In a large PostgreSQL database, the number of tokens is the estimate of PostgreSQL's last ANALYZE of the table.
+            In a large PostgreSQL database, the number of tokens is the estimate of PostgreSQL's last ANALYZE of the table. The walk \
+            over all rows has counted them; token-cache verify makes a new one.
             """
     )
-
-    @Flag(help: "Count all tokens of a PostgreSQL database, which takes a second or more for each ten million.")
-    var exact = false
 
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let found = try await options.perform(StatisticsOfStore(exactly: exact))
-        let sealing = found.newestKey.map { "yes, with key \($0)" } ?? "no"
+        let found = try await options.perform(StatisticsOfStore())
         let isEstimated = found.tokensAreEstimated ?? false
         var lines = ["tokens            \(isEstimated ? "about " : "")\(Text.number(found.tokens))"]
         if let bytes = found.databaseBytes {
@@ -191,11 +188,19 @@ struct Stats: StoreCommand {
         if let bytes = found.walBytes { lines.append("WAL               \(Text.bytes(bytes))") }
         let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
         lines += [
-            "sealed            \(sealing)",
+            "sealing key       \(found.newestKey)",
             "unreadable reads  \(Text.number(found.unreadableReads)) since the start",
             "store             \(found.software)\(schema)",
             "place             \(found.place)",
         ]
+        if let walk = found.walk { lines.append("last walk         \(Self.text(walk))") }
         try options.output.print(found, lines.joined(separator: "\n"))
+    }
+
+    private static func text(_ walk: WalkStatus) -> String {
+        let present = "the present one is at \(walk.progress.done * 100 / max(1, walk.progress.total)) %"
+        guard let last = walk.last, let end = last.endedAt else { return "none has ended; \(present)" }
+        let rows = "\(Text.count(last.tokens, "token")) and \(Text.count(last.sessions, "session"))"
+        return "\(Text.time(end)), \(rows)\(last.isSound ? "" : ", damaged; see token-cache doctor"); \(present)"
     }
 }

@@ -17,7 +17,7 @@ extension FuzzTarget {
             "Authorization: Bearer x\r\n", "If-Match: \"a\"\r\n", "18446744073709551616", "-1", "+1", "0x1",
         ]
     ) { input in
-        let limits = RequestLimits(requestLine: 128, head: 512, fieldCount: 10, body: 256)
+        let limits = RequestLimits(head: 512, fieldCount: 10, body: 256)
         let whole = Reading(of: input, limits: limits)
         let model = RequestModel(input, limits: limits)
         try compare(whole.requests, model.requests, "the requests")
@@ -142,7 +142,7 @@ struct RequestModel {
     private mutating func readRequest() throws -> Request {
         try skipEmptyLine()
         let head = rest
-        let words = try line(atMost: limits.requestLine + 1)
+        let words = try line(atMost: limits.head - 1)
             .split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 3, words[0].isToken, !words[1].isEmpty, words[2].count == 8,
             words[2].hasPrefix("HTTP/1."), words[2].suffix(1).isDigits, words[0].string != "CONNECT",

@@ -10,7 +10,7 @@ import Testing
 extension PostgresTokenStore {
     /// Opens a store on a test's database; its key ring is always the same, and in no file.
     convenience init(
-        _ database: TestDatabase, isSealed: Bool = true, keys: StoreKeys? = nil, versions: VersionClock? = nil,
+        _ database: TestDatabase, ring: KeyRing? = nil, versions: VersionClock? = nil,
         report: @escaping @Sendable (StoreEvent) -> Void = { _ in },
         change: (inout StoreOptions) -> Void = { _ in },
         changePostgres: (inout PostgresOptions) -> Void = { _ in }
@@ -20,17 +20,14 @@ extension PostgresTokenStore {
         change(&options)
         var postgres = database.options()
         changePostgres(&postgres)
-        options.isSealed = isSealed
-        let index = SecretKey([UInt8](repeating: 7, count: 32).span)
-        let ring = KeyRing(
-            index: index,
+        let standard = KeyRing(
+            index: SecretKey([UInt8](repeating: 7, count: 32).span),
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
         try database.allow(keys: 1)
         let state = PostgresState(
-            sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
-            versions: versions ?? VersionClock(), postgres, options)
+            sealing: Sealing(ring ?? standard), versions: versions ?? VersionClock(), postgres, options)
         // It never looks at what servers have agreed on, as the ring is in no file.
-        self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
+        self.init(postgres, options, state, lookingEvery: .seconds(86_400))
         state.noteOpened()
         finder.start()
     }
@@ -54,28 +51,24 @@ struct LoneHandle {
 
     init(_ options: PostgresOptions, timeout: Duration = .seconds(60)) throws {
         let state = PostgresState(
-            sealing: Sealing(.clear(index: .random())), versions: VersionClock(), options,
+            sealing: Sealing(.random(createdAt: 1)), versions: VersionClock(), options,
             StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         )
         state.noteOpened()
         // Never started.
-        let finder = PrimaryFinder(options.hosts, state) { _, _ in Self.dial(options, state) }
+        let finder = PrimaryFinder(options, state)
         var own = options
         (own.connections, own.timeout) = (1, timeout)
         handle = try PostgresStoreHandle(state, own, finder) { $0() }
         (self.options, self.state) = (options, state)
     }
 
-    private static func dial(_ options: PostgresOptions, _ state: PostgresState) -> Dial {
-        Dial(options: options, host: options.hosts[0], trial: .asNeeded, proofs: state.proofs) { _, _ in }
-    }
-
     /// Makes a connection whose server was never proven to be the primary.
     func connection(needsProof: Bool = false) throws -> ReadyConnection {
-        let ready = try Self.dial(options, state).run().get()
-        return ReadyConnection(
-            connection: ready.connection, server: ready.server, description: ready.description, needsProof: needsProof,
-            provenAt: MonotonicTime(nanoseconds: 0), canCommit: false)
+        var ready = try Dial(options, state, host: 0, trial: .asNeeded).run()
+        (ready.needsProof, ready.canCommit) = (needsProof, false)
+        ready.provenAt = MonotonicTime(nanoseconds: 0)
+        return ready
     }
 
     /// Lets the handle proceed when its descriptor is readable, until a condition holds.

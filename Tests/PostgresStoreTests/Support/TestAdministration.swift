@@ -1,4 +1,5 @@
 #if PostgreSQL
+import StoreConformance
 import Synchronization
 import System
 import Testing
@@ -40,11 +41,11 @@ struct TestAdministration {
 
     /// - Parameters:
     ///   - database: Shared with another one, or new.
-    ///   - keys: Nil for those of a new ring.
+    ///   - ring: Nil for a new one.
     ///   - retention: That of the store.
     ///   - now: What the clock of versions says, in microseconds since 1970; nil for the system's.
     init(
-        _ database: TestDatabase? = nil, _ keys: StoreKeys? = nil, _ retention: Retention = Retention(),
+        _ database: TestDatabase? = nil, _ ring: KeyRing? = nil, _ retention: Retention = Retention(),
         now: Int64? = nil
     ) throws {
         let database = try database ?? TestDatabase()
@@ -54,7 +55,7 @@ struct TestAdministration {
         self.events = events
         opened = try Opened(
             PostgresTokenStore(
-                database, keys: keys ?? .sealed(KeyRing.random(createdAt: 1)), versions: versions,
+                database, ring: ring ?? .random(createdAt: 1), versions: versions,
                 report: { events.add($0) }, change: { $0.retention = retention }))
         try database.allow(keys: 1, 2)
     }
@@ -80,7 +81,7 @@ struct TestAdministration {
     /// The row of an id, also that of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let result = try database.connection().run(
-            "SELECT \(Statement.columns) FROM token WHERE key = \(state.key(of: id))")
+            "SELECT \(Statement.columns), ctid FROM token WHERE key = \(state.key(of: id))")
         return result.rowCount == 0 ? nil : StoredToken(result, row: 0)
     }
 

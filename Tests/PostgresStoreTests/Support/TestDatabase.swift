@@ -1,4 +1,5 @@
 #if PostgreSQL
+import Foundation
 import Synchronization
 import System
 
@@ -12,6 +13,7 @@ import System
 final class TestDatabase: Sendable {
     let cluster: TestCluster
     let name: String
+    private let isAlone: Bool
 
     private static let numbers = Atomic<Int>(0)
     /// The databases of tests that have ended.
@@ -23,7 +25,47 @@ final class TestDatabase: Sendable {
         cluster = try TestCluster.shared()
         try Self.dropLeftDatabases(on: cluster)
         name = "test_\(Self.numbers.add(1, ordering: .relaxed).newValue)"
+        isAlone = false
         try Self.create(name, like: isEmpty ? "template0" : Self.template.get(), on: cluster)
+    }
+
+    /// The only database of a server of its own.
+    ///
+    /// - Parameter cluster: A server that nothing else uses. The space of an old row is not used again while a transaction is
+    ///   open that began before, be it in another database.
+    init(alone cluster: TestCluster) throws {
+        self.cluster = cluster
+        name = "postgres"
+        isAlone = true
+        _ = try Schema.makeTables(connection())
+    }
+
+    /// A copy with damaged pages.
+    ///
+    /// PostgreSQL still has the pages of this database in memory, but reads those of a database that is copied as files. No store may
+    /// be open on this one.
+    func copy(damaging tables: [(name: String, pages: [Int])]) throws -> TestDatabase {
+        try sql("CHECKPOINT")
+        for (table, pages) in tables {
+            let path = try sql("SELECT pg_relation_filepath('\(table)')")[0][0] ?? ""
+            let file = try FileHandle(forUpdating: URL(filePath: "\(cluster.folder)/data/\(path)"))
+            for page in pages {
+                try file.seek(toOffset: UInt64(page) * 8_192)
+                try file.write(contentsOf: [UInt8](repeating: 0xff, count: 8_192))
+            }
+            try file.close()
+        }
+        let connection = try cluster.connection(to: "template1")
+        try connection.run(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '\(name)' AND pid <> pg_backend_pid()"
+        )
+        try connection.run("CREATE DATABASE damaged TEMPLATE \(name) STRATEGY file_copy")
+        return TestDatabase("damaged", on: cluster)
+    }
+
+    /// A database of a server that nothing else uses.
+    private init(_ name: String, on cluster: TestCluster) {
+        (self.cluster, self.name, isAlone) = (cluster, name, true)
     }
 
     /// Lets rows be sealed with some keys, for stores that do not write their keys into the database.
@@ -34,7 +76,7 @@ final class TestDatabase: Sendable {
     }
 
     deinit {
-        Self.left.withLock { _ = $0.insert(name) }
+        if !isAlone { Self.left.withLock { _ = $0.insert(name) } }
     }
 
     /// The settings of a store in it.

@@ -14,32 +14,28 @@ final class TestServer: Sendable {
     let events = TestAdministration.Events()
     let store: PostgresTokenStore
 
-    static let times = Upkeep.Times(look: .milliseconds(100))
-
     /// - Parameters:
     ///   - database: May be shared with other servers.
     ///   - folder: Has a key ring; nil for a new folder.
-    ///   - isSealed: Whether the settings ask for sealing.
     ///   - interval: The time between two looks at what servers have agreed on. They begin with the first handle.
     init(
-        _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true,
-        lookingEvery interval: Duration = TestServer.times.look
+        _ database: TestDatabase, folder: TemporaryDirectory? = nil,
+        lookingEvery interval: Duration = .milliseconds(100)
     ) throws {
         let folder = folder ?? TemporaryDirectory()
         let events = events
         self.database = database
         self.folder = folder
-        store = try Self.provider(database, folder, isSealed: isSealed) { events.add($0) }
-            .open(Upkeep.Times(look: interval))
+        store = try Self.provider(database, folder) { events.add($0) }
+            .open(lookingEvery: interval)
     }
 
     static func provider(
-        _ database: TestDatabase, _ folder: TemporaryDirectory, isSealed: Bool = true, waits: Bool = false,
+        _ database: TestDatabase, _ folder: TemporaryDirectory, waits: Bool = false,
         report: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
         options.report = report
-        options.isSealed = isSealed
         options.isServing = waits
         var postgres = database.options()
         postgres.connections = 1
@@ -69,6 +65,15 @@ final class TestServer: Sendable {
     func put(_ info: String, under id: String) async throws {
         let token = Token(id: Array(id.utf8), info: Array(info.utf8))
         for outcome in await store.administrator.handle.store([(token, nil)], keepsNewer: false) { try outcome.get() }
+    }
+
+    /// Stores so many tokens, of which some fifteen fill a page.
+    func fill(_ count: Int) async throws {
+        let info = [UInt8](repeating: 120, count: 400)
+        let tokens = (0..<count).map {
+            (token: Token(id: Array("\($0)".utf8), info: info), writtenAt: Int64?.none)
+        }
+        for outcome in await store.administrator.handle.store(tokens, keepsNewer: false) { try outcome.get() }
     }
 
     func get(_ id: String) async throws -> String? {

@@ -28,12 +28,18 @@ class Growth {
 }
 
 // Formats a figure that not every store reports; the row is left out if this one does not.
-const known = (show, value) => isMissing(value) ? null : show(value);
+const known = (show, value, time) => isMissing(value) ? null : show(value, time);
 
 function backup({ backup, time }) {
   if (!backup) return "none yet";
   const age = backup.last_success === undefined ? "none succeeded" : `${span(Math.max(0, time - backup.last_success))} ago`;
   return backup.successful ? age : `the last has failed, before: ${age}`;
+}
+
+function walk({ ended_at, damaged, progress }, time) {
+  const present = `the present one at ${percent(progress)}`;
+  const last = ended_at === undefined ? "none has ended" : `${span(Math.max(0, time - ended_at))} ago`;
+  return [last, damaged === 0 ? [] : `${number(damaged)} damaged rows`, present].flat().join("\n");
 }
 
 const ROLES = {
@@ -52,6 +58,7 @@ const FACTS = [
     ["expired", status => number(status.store.expired)],
     ["failures", status => number(status.store.failures)],
     ["rows that cannot be decrypted", status => number(status.store.unreadable)],
+    ["last walk over all rows", ({ store, time }) => known(walk, store.walk, time)],
   ]],
   ["Database", [
     ["primary", ({ database }) => database.hosts.find(({ role }) => role === "primary")?.name ?? "none was found"],

@@ -152,7 +152,7 @@ final class AnswerChecker {
         if answer.status == 408 {
             guard answered < beginnings.count else { fail("it takes too long although it has not begun") }
             let began = max(beginnings[answered], lastAnswerAt)
-            let limit = min(world.choices.headTime, world.choices.bodyTime)
+            let limit = world.choices.headTime
             guard now + Self.slack >= began + limit else { fail("408 after \((now - began) / 1_000_000) ms") }
         } else if !world.choices.hasFewBuffers {
             // With few buffers, one that an idle connection has made room for may be refused later.

@@ -79,7 +79,8 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
         guard let current = world.ledger.current(id: id, at: world.kernel.clock.unixTime) else { return .nothing }
         if current.info.count > limit { return .longer }
         let version = TokenVersion(rawValue: Int64(current.write))
-        return .found(current.info, until: current.deadline, version: version)
+        return .found(
+            current.info, writtenAt: world.kernel.clock.unixTime, until: current.deadline, version: version)
     }
 
     // MARK: - On the store's threads

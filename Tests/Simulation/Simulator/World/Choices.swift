@@ -11,8 +11,8 @@ struct Choices {
     /// Whether each connection begins with a PROXY header.
     let hasProxyHeaders: Bool
 
-    let headTime: UInt64
     let bodyTime: UInt64
+    var headTime: UInt64 { bodyTime / 3 }
     let idleTime: UInt64
     /// The limit of connections; nil for one that is never reached.
     let connectionLimit: Int?
@@ -50,8 +50,7 @@ struct Choices {
         hasMalformedRequests = random.happens(oneIn: 3)
         hasLongTokens = random.happens(oneIn: 16)
         hasProxyHeaders = random.happens(oneIn: 5)
-        headTime = .seconds(random.among([5, 10]))
-        bodyTime = .seconds(random.among([5, 30]))
+        bodyTime = .seconds(random.among([15, 30]))
         idleTime = .seconds(random.among([8, 75]))
         connectionLimit = random.happens(oneIn: 10) ? 1 + random.below(3) : nil
         hasFewBuffers = random.happens(oneIn: 5)
@@ -71,7 +70,6 @@ struct Choices {
     /// The server's settings.
     var settings: Settings {
         var settings = Settings()
-        settings.timeouts.head = .nanoseconds(headTime)
         settings.timeouts.body = .nanoseconds(bodyTime)
         settings.timeouts.idle = .nanoseconds(idleTime)
         return settings

@@ -1,0 +1,96 @@
+import Dispatch
+import EventLoop
+import FoundationEssentials
+import HTTP
+import Synchronization
+import System
+import TokenStore
+
+extension AdministrationConnection {
+    /// The shortest time between two progress lines.
+    private static let progressInterval = Duration.milliseconds(100)
+
+    /// Performs a request, and sends its progress and its reply.
+    mutating func run<Request: StoreRequest>(_ type: Request.Type, for requester: Requester) async {
+        let (thread, body) = (CommandThread(), takeBody())
+        let request: Request
+        do {
+            request = try await Task(executorPreference: thread) {
+                // An empty body stands for a request without parameters.
+                try OperationsJSON.decode(type, from: body.isEmpty ? Data("{}".utf8) : Data(body))
+            }.value
+        } catch {
+            return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
+        }
+        guard await send(AdministrationAnswer.beginningOfLines) else { return }
+        let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
+        let work = Task(executorPreference: thread) { [store = endpoints.store(for: requester), endpoints] in
+            let clock = Mutex(ContinuousClock.now)
+            var store = store
+            store.progress = { progress in
+                let isDue = clock.withLock { last in
+                    guard ContinuousClock.now - last >= Self.progressInterval else { return false }
+                    last = .now
+                    return true
+                }
+                if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
+            }
+            let line: ControlLine<Request.Reply>
+            do throws(StoreError) {
+                let reply = try await request.answer(store)
+                line = ControlLine(reply: reply)
+                if let act = request.act(reply) { endpoints.log(act, by: requester) }
+            } catch {
+                endpoints.log(error, of: type.name.replacing("/", with: " "), by: requester)
+                line = ControlLine(error: "\(error)")
+            }
+            continuation.yield(Self.text(line))
+            continuation.finish()
+        }
+        let drainWatch = Task(executorPreference: loop) { [loop] in
+            // When the server stops, the work is cancelled: every request may end at any point.
+            while !loop.isDraining && !Task.isCancelled {
+                await loop.sleep(until: loop.now + Nanoseconds(Self.progressInterval))
+            }
+            work.cancel()
+            continuation.finish()
+        }
+        for await line in lines {
+            // If this fails, the command has ended, and nothing waits for the reply.
+            guard await send(line) else { break }
+        }
+        work.cancel()
+        drainWatch.cancel()
+        // Wait until the work has cleaned up: the server may end as soon as all connections have ended.
+        await work.value
+    }
+
+    private static func text(_ line: some Encodable) -> [UInt8] {
+        guard let text = try? OperationsJSON.encode(line) else { return [] }
+        return Array(text) + [UInt8(ascii: "\n")]
+    }
+
+    /// What is wrong with the JSON, without any of its values.
+    private static func reason(_ error: any Error) -> String {
+        switch error as? DecodingError {
+        case .keyNotFound(let key, _): "\(key.stringValue) is missing"
+        case .typeMismatch(_, let context), .valueNotFound(_, let context):
+            "\(context.codingPath.map(\.stringValue).joined(separator: ".")) is of the wrong type"
+        default: "it cannot be read"
+        }
+    }
+}
+
+/// Runs the work of one command, including its JSON, on its own thread.
+///
+/// Swift has as many shared threads as the machine has processors. Two long commands could occupy all of them, and delay
+/// everything else that runs there.
+final class CommandThread: TaskExecutor {
+    /// A serial queue, which occupies a thread only while it has work.
+    private let queue = DispatchQueue(label: "command")
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { [self] in unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
+    }
+}

@@ -1,0 +1,68 @@
+/// A setting of an earlier version.
+///
+/// Settings files that still have it start a server, which warns of it, as long as that weakens nothing and clients notice nothing.
+struct FormerSetting: Sendable {
+    let key: String
+    /// What is done instead, to be read after "is no setting any more: ".
+    let instead: String
+    /// What to do about a value that is refused, to be read after `instead`.
+    let refusal: String
+    /// Translates the values into those of other settings, which have been read; returns false if they are refused.
+    let takeOver: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
+
+    private init(
+        _ key: String, _ instead: String, refusal: String = "; remove it",
+        takeOver: @escaping @Sendable (_ values: [String], _ settings: inout Settings) -> Bool = { _, _ in true }
+    ) {
+        (self.key, self.instead, self.refusal, self.takeOver) = (key, instead, refusal, takeOver)
+    }
+
+    static let all = [
+        FormerSetting(
+            "sealing.enabled", "tokens are always encrypted",
+            refusal: """
+                . If the store holds tokens in the clear, encrypt them with token-cache copy --from OLD --to NEW, serve the new store, \
+                and remove this setting
+                """
+        ) { values, _ in values == ["on"] || values == ["true"] },
+        FormerSetting(
+            "admin.hosts",
+            "the names with a dot stand behind the addresses of admin.listen, as in 0.0.0.0:9090?host=NAME"
+        ) { names, settings in
+            // A name without a dot needs no entry.
+            let hosts = names.filter { $0.contains(".") }
+            settings.admin.listen = settings.admin.listen.map { $0.adding(hosts) }
+            return true
+        },
+        FormerSetting(
+            "store.queue.max_wait", "store.timeout takes its place, also without store.url"
+        ) { values, settings in
+            // Where 5s was the default of store.timeout, it had no effect without store.url.
+            guard settings.store.url.isEmpty, [nil, .seconds(5)].contains(settings.store.timeout) else { return true }
+            settings.store.timeout = values.first.flatMap(Quantities.duration)
+            return settings.store.timeout != nil
+        },
+        FormerSetting(
+            "loops",
+            "one thread serves for each core that the server may use; CPUAffinity= of systemd or taskset leave cores to others"
+        ),
+        FormerSetting(
+            "access.session.per_user", "a user may have \(Settings.Session.perUser) sessions",
+            refusal: """
+                ; for fewer, let the app's server end a user's sessions (DELETE /v1/users/USER/sessions) before it makes one; for \
+                more, let it make a user for each group of devices; and remove this setting
+                """
+        ) { values, _ in values.compactMap(Quantities.number).contains { (20...Settings.Session.perUser).contains($0) }
+        },
+        FormerSetting(
+            "access.bearer.algorithms",
+            "a key of access.bearer.keys_file is used with its alg, or without one with all algorithms of its kind"
+        ),
+        FormerSetting("limits.request_line", "the request line may take all of limits.head"),
+        FormerSetting("timeouts.head", "it is a third of timeouts.body") { values, settings in
+            guard let time = values.first.flatMap(Quantities.duration) else { return false }
+            settings.timeouts.body = max(settings.timeouts.body, time * 3)
+            return true
+        },
+    ]
+}

@@ -1,0 +1,72 @@
+#if TokenRefresh
+import JSON
+
+/// A JSON object with its text, so that some members can be changed while all other bytes stay.
+struct JSONMembers: Sendable {
+    private let text: [UInt8]
+    private let members: [(name: [UInt8], value: Range<Int>)]
+
+    /// Nil if the text is not one JSON object, has a name twice, or more members than any token info has.
+    init?(_ text: [UInt8]) {
+        guard let object = JSONObject(text.span, memberLimit: 128) else { return nil }
+        (self.text, members) = (text, Array(zip(object.names, object.ranges)))
+    }
+
+    /// The text of a member's value; nil if there is none of that name.
+    func value(_ name: String) -> [UInt8]? {
+        members.first { $0.name.elementsEqual(name.utf8) }.map { Array(text[$0.value]) }
+    }
+
+    /// A string without its escapes; nil if it is empty, missing or no string.
+    func string(_ name: String) -> [UInt8]? {
+        guard let value = value(name) else { return nil }
+        var cursor = JSONCursor(position: 0, end: value.count)
+        guard let string = try? cursor.string(value.span), !string.isEmpty else { return nil }
+        return string
+    }
+
+    /// A number without its fraction, also one in a string, as some servers write it; nil if it is negative or no number.
+    func number(_ name: String) -> Int64? {
+        guard let digits = string(name) ?? value(name), let number = Double(String(decoding: digits, as: UTF8.self)),
+            number >= 0, number < 1e15
+        else { return nil }
+        return Int64(number)
+    }
+
+    /// The text with changed members.
+    ///
+    /// Adding a member and removing it again gives the same text as before.
+    ///
+    /// - Parameter changes: The members' names and their new values as JSON; nil removes a member. New members are added at the end.
+    func text(with changes: [(name: String, value: [UInt8]?)]) -> [UInt8] {
+        let brace = text.firstIndex(of: UInt8(ascii: "{")) ?? 0
+        var (output, end, isEmpty) = (Array(text[...brace]), brace + 1, true)
+        func copy(upTo position: Int) {
+            var part = text[end..<position]
+            // The comma separated the member from those that were removed.
+            if isEmpty, end > brace + 1, let comma = part.firstIndex(of: UInt8(ascii: ",")) {
+                part = part[(comma + 1)...]
+            }
+            output += part
+            isEmpty = false
+        }
+        for (name, place) in members {
+            if let change = changes.first(where: { name.elementsEqual($0.name.utf8) }) {
+                if let value = change.value {
+                    copy(upTo: place.lowerBound)
+                    output += value
+                }
+            } else {
+                copy(upTo: place.upperBound)
+            }
+            end = place.upperBound
+        }
+        for (name, value) in changes where self.value(name) == nil {
+            guard let value else { continue }
+            output += Array("\(isEmpty ? "" : ",")\"\(name)\":".utf8) + value
+            isEmpty = false
+        }
+        return output + text[end...]
+    }
+}
+#endif

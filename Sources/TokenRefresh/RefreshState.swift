@@ -1,0 +1,175 @@
+#if TokenRefresh
+import System
+import TokenStore
+
+/// A token as it was read from the store.
+struct StoredToken: Sendable {
+    let id: [UInt8]
+    let token: RefreshableToken
+    let version: TokenVersion
+    /// Seconds since 1970.
+    let writtenAt: Int64
+
+    /// Nil for a token info that the provider cannot refresh.
+    init?(
+        _ info: [UInt8], _ version: TokenVersion, of id: [UInt8], writtenAt: Int64, _ provider: RefreshProvider
+    ) {
+        guard let token = RefreshableToken(info, writtenAt: writtenAt, by: provider) else { return nil }
+        (self.id, self.token, self.version, self.writtenAt) = (id, token, version, writtenAt)
+    }
+}
+
+/// Decides which tokens are exchanged now, and which requests wait for that.
+///
+/// It does nothing itself, and callers pass the time. What has to survive a restart is in the tokens' marks, not here.
+struct RefreshState {
+    /// Called when an exchange is over, or has taken too long for a request, with what to tell the client if its token is still expired.
+    typealias Wake = @Sendable (RefreshAdvice) -> Void
+
+    /// What to do about a token that is due.
+    enum Decision: Equatable {
+        /// Exchange it, and call `noteEndOfExchange` and `end` afterwards.
+        case exchange
+        /// Look at it again and again while another process exchanges it, and call `end` afterwards.
+        case watch
+        /// An exchange or a watch is under way.
+        case join
+        /// Nothing now.
+        case advise(RefreshAdvice)
+    }
+
+    /// The most exchanges at a time; each occupies a thread for as long as the provider takes.
+    static let exchangeLimit = 32
+    /// The most ids in each of the tables below.
+    ///
+    /// One that is full is emptied, which costs a further try for each id.
+    private static let memoryLimit = 10_000
+    /// After this time, whoever has marked a token is no longer exchanging it; the client library waits as long.
+    static let markTime = Nanoseconds(.seconds(60))
+
+    /// Requests that wait, by the token's id and the request's number.
+    private var flights: [[UInt8]: [Int: Wake]] = [:]
+    private var lastNumber = 0
+    private(set) var exchanging = 0
+    /// When this process first saw the marks of others.
+    private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
+    /// Tokens that are not exchanged before some moment, and how often in a row that was so.
+    private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
+    /// How often the provider has failed since it last answered as it should.
+    private(set) var failures = 0
+    /// Why it has last failed; nil if it works.
+    private(set) var fault: ProviderFault?
+    private var pausedUntil = MonotonicTime(nanoseconds: 0)
+    /// Whether an exchange with an unknown outcome may be repeated, because the provider has not replaced the refresh token in its
+    /// latest one.
+    private(set) var mayRepeat: Bool
+    var counts = RefreshMetrics.Counts()
+    /// Whether the server stops; no exchange begins then.
+    var isDraining = false
+
+    /// - Parameter isRepeatable: Whether an exchange at this provider never uses the old token up.
+    init(isRepeatable: Bool) {
+        mayRepeat = isRepeatable
+        for fault in ProviderFault.allCases { counts.failed[fault.rawValue] = 0 }
+    }
+
+    // MARK: - Decisions
+
+    /// Decides what to do about a token that is due.
+    ///
+    /// - Parameter waits: Whether a request waits for it because it has expired.
+    mutating func decide(about stored: StoredToken, waits: Bool, at now: MonotonicTime) -> Decision {
+        let id = stored.id
+        if stored.token.mark == .spent { return .advise(.login) }
+        if flights[id] != nil { return .join }
+        switch stored.token.mark {
+        case .underWay:
+            let known = marks[id].flatMap { $0.version == stored.version ? $0 : nil }
+            if marks.count >= Self.memoryLimit { marks = [:] }
+            marks[id] = known ?? (stored.version, now)
+            guard let known, !(now - known.since < Self.markTime) else {
+                guard waits else { return .advise(.later) }
+                flights[id] = [:]
+                return .watch
+            }
+            guard mayRepeat else { return .advise(.login) }
+        case .spent, nil: marks[id] = nil
+        }
+        let isHeld = holds[id].map { now < $0.until } ?? false
+        // After a failure, one exchange shows whether the provider works again.
+        let mayBegin = failures == 0 ? exchanging < Self.exchangeLimit : exchanging == 0 && !(now < pausedUntil)
+        guard mayBegin, !isHeld, !isDraining else { return .advise(.later) }
+        exchanging += 1
+        flights[id] = [:]
+        return .exchange
+    }
+
+    /// Adds a request to those that wait for an id; returns its number.
+    mutating func join(_ id: [UInt8], _ wake: @escaping Wake) -> Int {
+        lastNumber += 1
+        flights[id]?[lastNumber] = wake
+        return lastNumber
+    }
+
+    /// Ends the wait of a request that has waited long enough; nil if it waits no longer.
+    mutating func leave(_ id: [UInt8], _ number: Int) -> Wake? { flights[id]?.removeValue(forKey: number) }
+
+    func isAwaited(_ id: [UInt8]) -> Bool { flights[id]?.isEmpty == false }
+
+    /// Makes room for another exchange; requests may still wait for another process.
+    mutating func noteEndOfExchange() { exchanging -= 1 }
+
+    /// Ends what `decide` began, after `noteEndOfExchange`; returns the requests to be woken.
+    mutating func end(_ id: [UInt8]) -> [Wake] { flights.removeValue(forKey: id).map { Array($0.values) } ?? [] }
+
+    // MARK: - Outcomes
+
+    /// Notes what the provider has answered.
+    ///
+    /// - Returns: Whether the provider has begun to fail, or works again, which is worth a line in the log.
+    mutating func note(_ outcome: ProviderOutcome, for stored: StoredToken, at now: MonotonicTime) -> Bool {
+        let hadFailed = failures > 0
+        var isTrouble = false
+        switch outcome {
+        case .tokens(let tokens):
+            if stored.token.refreshToken != nil { mayRepeat = tokens.keeps(stored.token.refreshToken) }
+            holds[stored.id] = nil
+        case .refused: holds[stored.id] = nil
+        case .rejected:
+            counts.failed[ProviderFault.rejected.rawValue, default: 0] += 1
+            hold(stored.id, at: now)
+        case .failed(let fault, let retryAfter):
+            isTrouble = true
+            pause(fault, retryAfter, at: now)
+            // The provider may fail for this token only, so the next try is left to another one.
+            if fault != .unreachable { hold(stored.id, until: pausedUntil + (pausedUntil - now), count: 0) }
+        case .unknown(let fault):
+            isTrouble = true
+            pause(fault, nil, at: now)
+        }
+        if !isTrouble { (failures, fault) = (0, nil) }
+        return isTrouble != hadFailed
+    }
+
+    /// Leaves one token alone: for a minute the first time, each further time for twice as long, up to about an hour.
+    mutating func hold(_ id: [UInt8], at now: MonotonicTime) {
+        let count = (holds[id]?.count ?? 0) + 1
+        hold(id, until: now + Duration.seconds(60 << min(count - 1, 6)), count: count)
+    }
+
+    private mutating func hold(_ id: [UInt8], until end: MonotonicTime, count: Int) {
+        if holds.count >= Self.memoryLimit { holds = [:] }
+        holds[id] = (end, count)
+    }
+
+    /// Leaves the provider alone: for a second after its first failure, each further time for twice as long, up to five minutes; or for
+    /// as long as it says, up to an hour.
+    private mutating func pause(_ fault: ProviderFault, _ retryAfter: Int?, at now: MonotonicTime) {
+        failures += 1
+        self.fault = fault
+        counts.failed[fault.rawValue, default: 0] += 1
+        let seconds = max(min(1 << min(failures - 1, 9), 300), min(retryAfter ?? 0, 3_600))
+        pausedUntil = now + Duration.seconds(seconds)
+    }
+}
+#endif

@@ -1,0 +1,164 @@
+#if TokenRefresh
+import Cryptography
+import System
+import TokenStore
+
+/// A token info that can be refreshed: the members that a refresh needs, and the text that it makes of them.
+///
+/// It is the dictionary of Facebook's SDK, which the client library uses for all providers, or the JSON of a provider's answer
+/// (RFC 6749, section 5.1).
+struct RefreshableToken: Sendable {
+    private let members: JSONMembers
+    private let isDictionary: Bool
+    let accessToken: [UInt8]
+    /// Nil for Facebook, which has none.
+    let refreshToken: [UInt8]?
+    /// Seconds since 1970; nil if it is unknown, and then the token is never due.
+    private let expiresAt: Int64?
+    /// When a client or a refresh obtained the token, in seconds since 1970.
+    private let obtainedAt: Int64
+    private let isOfFacebook: Bool
+
+    /// Nil for a token info that this provider cannot refresh.
+    ///
+    /// - Parameter writtenAt: When it was stored, which is where `expires_in` begins.
+    init?(_ info: [UInt8], writtenAt: Int64, by provider: RefreshProvider) {
+        guard let members = JSONMembers(info) else { return nil }
+        self.members = members
+        isOfFacebook = provider.kind == .facebook
+        if let token = members.string(Key.token) {
+            isDictionary = true
+            accessToken = token
+            refreshToken = members.string(Key.refreshToken)
+            expiresAt = members.string(Key.expiration).flatMap { ExpirationDate.seconds($0.span) }
+            obtainedAt = members.string(Key.refreshDate).flatMap { ExpirationDate.seconds($0.span) } ?? writtenAt
+            // A number or a string.
+            let appID = members.string(Key.appID) ?? members.value(Key.appID)
+            if isOfFacebook, let appID, appID != Array(provider.clientID.utf8), appID != Array("null".utf8) {
+                return nil
+            }
+        } else if !isOfFacebook, let token = members.string("access_token") {
+            isDictionary = false
+            accessToken = token
+            refreshToken = members.string("refresh_token")
+            let lifetime = members.number("expires_in")
+            expiresAt = members.number("expires_at") ?? lifetime.map { writtenAt + $0 }
+            obtainedAt = expiresAt.flatMap { end in lifetime.map { end - $0 } } ?? writtenAt
+        } else {
+            return nil
+        }
+        guard isOfFacebook || refreshToken != nil else { return nil }
+    }
+
+    /// The names in the dictionary, as `TokenInformation` of the client library has them.
+    private enum Key {
+        static let token = "com.facebook.sdk:TokenInformationTokenKey"
+        static let expiration = "com.facebook.sdk:TokenInformationExpirationDateKey"
+        static let refreshDate = "com.facebook.sdk:TokenInformationRefreshDateKey"
+        static let appID = "com.facebook.sdk:TokenInformationAppIDKey"
+        static let refreshToken = "TokenCacheClient:RefreshToken"
+        static let idToken = "TokenCacheClient:IDToken"
+        static let mark = "TokenCacheClient:RefreshLease"
+    }
+
+    // MARK: - Times
+
+    /// When the token becomes due for a refresh, in seconds since 1970; nil if it is unknown when it expires.
+    ///
+    /// That is a tenth of its lifetime before it expires; but Facebook's SDK extends no token that is less than a day old.
+    var dueAt: Int64? {
+        guard let expiresAt else { return nil }
+        let due = expiresAt - max(0, expiresAt - obtainedAt) / 10
+        return isOfFacebook ? min(expiresAt, max(due, obtainedAt + 86_400)) : due
+    }
+
+    func hasExpired(at now: Int64) -> Bool { expiresAt.map { $0 <= now } ?? false }
+
+    /// Whether this is the same state of the same login, whatever else was changed.
+    func isSame(as other: RefreshableToken) -> Bool {
+        accessToken == other.accessToken && refreshToken == other.refreshToken
+    }
+
+    // MARK: - The mark
+
+    /// What a member of the token info says to all servers: this token must not be exchanged.
+    ///
+    /// The member is the client library's lease (`RefreshLease`), so that devices and servers wait for each other.
+    enum Mark: Equatable, Sendable {
+        /// A server or a device is exchanging it, or has died while it did.
+        case underWay
+        /// The provider has refused the token, or may have used it up.
+        case spent
+    }
+
+    /// The mark for this access token; nil if there is none, or only one for an earlier token.
+    var mark: Mark? {
+        guard let text = members.string(Key.mark), text.starts(with: digest) else { return nil }
+        return text == digest + Self.spent ? .spent : .underWay
+    }
+
+    private var digest: [UInt8] { Array(Hexadecimal.text(SHA256Digest.digest(of: accessToken.span)).utf8) }
+
+    private static let spent = Array(" spent".utf8)
+
+    /// - Parameter server: The name of this process, of letters, digits and `-`.
+    func marked(by server: String) -> [UInt8] { text(mark: digest + " \(server)".utf8) }
+
+    var markedAsSpent: [UInt8] { text(mark: digest + Self.spent) }
+
+    private func text(mark: [UInt8]) -> [UInt8] { members.text(with: [(Key.mark, JSONString.quoted(mark))]) }
+
+    var unmarked: [UInt8] { members.text(with: [(Key.mark, nil)]) }
+
+    // MARK: - The result
+
+    /// The token info with what the provider has answered, without a mark.
+    ///
+    /// - Parameter now: Seconds since 1970.
+    func refreshed(by answer: ProviderTokens, at now: Int64) -> [UInt8] {
+        var changes: [(name: String, value: [UInt8]?)] = [(Key.mark, nil)]
+        func set(_ name: String, _ value: [UInt8]?) {
+            if let value { changes.append((name, JSONString.withoutTags(value))) }
+        }
+        let expiresAt = answer.lifetime.map { min(now + $0, Self.distantFuture) }
+        if isDictionary {
+            set(Key.token, answer.value("access_token"))
+            set(Key.expiration, JSONString.quoted(Self.date(expiresAt ?? Self.distantFuture)))
+            set(Key.refreshDate, JSONString.quoted(Self.date(now)))
+            if answer.hasRefreshToken { set(Key.refreshToken, answer.value("refresh_token")) }
+            if answer.hasIDToken { set(Key.idToken, answer.value("id_token")) }
+        } else {
+            set("access_token", answer.value("access_token"))
+            for name in ["token_type", "scope", "id_token"] where members.value(name) != nil {
+                set(name, answer.value(name))
+            }
+            if answer.hasRefreshToken { set("refresh_token", answer.value("refresh_token")) }
+            changes.append(("expires_in", answer.lifetime.flatMap { _ in answer.value("expires_in") }))
+            if members.value("expires_at") != nil {
+                changes.append(("expires_at", expiresAt.map { Array("\($0)".utf8) }))
+            }
+        }
+        return members.text(with: changes)
+    }
+
+    /// The date that the SDK writes if it is unknown when a token expires, in seconds since 1970.
+    private static let distantFuture: Int64 = 64_092_211_200
+
+    private static func date(_ unixTime: Int64) -> [UInt8] {
+        Array(UTCTime.text(unixTime, "%Y-%m-%dT%H:%M:%S.000+0000").utf8)
+    }
+}
+
+/// Strings of JSON.
+enum JSONString {
+    /// A text as a JSON string; it must have no quotation marks, backslashes and control characters.
+    static func quoted(_ text: [UInt8]) -> [UInt8] {
+        [UInt8(ascii: "\"")] + text + [UInt8(ascii: "\"")]
+    }
+
+    /// JSON in which nothing looks like a tag, as in everything that clients store; `<` occurs in its strings only, and is escaped.
+    static func withoutTags(_ text: [UInt8]) -> [UInt8] {
+        text.flatMap { $0 == UInt8(ascii: "<") ? Array("\\u003c".utf8) : [$0] }
+    }
+}
+#endif

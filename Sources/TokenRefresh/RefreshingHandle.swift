@@ -1,0 +1,161 @@
+#if TokenRefresh
+import TokenStore
+
+/// A loop's handle of the store, through which tokens are refreshed when they are read.
+///
+/// A token that is not due yet is returned with the moment at which it will be due as its end. The answer cache drops it then, so a GET
+/// that the cache answers costs nothing more than without refreshing. Everything but `fetch` is passed on unchanged.
+final class RefreshingHandle: StoreHandle, @unchecked Sendable {
+    // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
+
+    private let inner: any StoreHandle
+    private let refresher: TokenRefresher
+    private let deliver: WaitingHandle.Deliver
+    /// Reads that wait for a refresh, by their numbers.
+    private var waiting: [Int: (read: Read, completion: Completion<Fetched>)] = [:]
+    private var number = 0
+
+    private struct Read {
+        let id: [UInt8]
+        let limit: Int
+        let session: SessionKey?
+    }
+
+    init(_ inner: any StoreHandle, _ refresher: TokenRefresher, deliver: @escaping WaitingHandle.Deliver) {
+        (self.inner, self.refresher, self.deliver) = (inner, refresher, deliver)
+    }
+
+    /// How long the answer cache keeps a token that is due, in seconds, while it is being refreshed.
+    private static let dueTime: Int64 = 2
+
+    // MARK: - Reading
+
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
+    ) throws(StoreError) -> Fetched? {
+        // A provider's tokens are not so long that they are answered in pieces, and commands do not refresh.
+        guard limit < .max else {
+            return try inner.fetch(id, upTo: limit, if: session, orLater: makeCompletion)
+        }
+        let read = Read(id: id, limit: limit, session: session)
+        guard let fetched = try fetch(read, advice: nil, makeCompletion) else { return nil }
+        guard let answer = answer(to: read, fetched, advice: nil) else {
+            waiting[number] = (read, makeCompletion())
+            return nil
+        }
+        return answer
+    }
+
+    private func fetch(
+        _ read: Read, advice: RefreshAdvice?, _ makeCompletion: () -> Completion<Fetched>
+    ) throws(StoreError) -> Fetched? {
+        try inner.fetch(read.id, upTo: read.limit, if: read.session) {
+            let completion = makeCompletion()
+            return Completion(for: Waiter(completion)) { [self] outcome in
+                proceed(read, outcome, advice: advice, completion)
+            }
+        }
+    }
+
+    private final class Waiter: OutcomeWaiter {
+        private let completion: Completion<Fetched>
+
+        init(_ completion: Completion<Fetched>) {
+            self.completion = completion
+        }
+
+        var isWaiting: Bool { completion.isAwaited }
+    }
+
+    private func proceed(
+        _ read: Read, _ outcome: Result<Fetched, StoreError>, advice: RefreshAdvice?, _ completion: Completion<Fetched>
+    ) {
+        guard case .success(let fetched) = outcome else { return completion(outcome) }
+        if let answer = answer(to: read, fetched, advice: advice) { return completion(.success(answer)) }
+        waiting[number] = (read, completion)
+    }
+
+    /// What to answer to a read now; nil if it waits for a refresh, under the number `number`.
+    ///
+    /// - Parameter advice: The advice for a token that has expired; nil if the read may wait for it instead.
+    private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
+        guard case .found(let info, let writtenAt, let until, let version) = fetched,
+            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider),
+            let dueAt = stored.token.dueAt
+        else { return fetched }
+        let now = inner.unixTime
+        guard dueAt <= now else {
+            return .found(info, writtenAt: writtenAt, until: min(until, dueAt), version: version)
+        }
+        guard stored.token.hasExpired(at: now) else {
+            _ = refresher.refresh(stored)
+            return .found(info, writtenAt: writtenAt, until: min(until, now + Self.dueTime), version: version)
+        }
+        if let advice { return .unrefreshed(info, version: version, advice) }
+        number += 1
+        let immediate = refresher.refresh(stored) { [deliver, self, number] advice in
+            deliver { [self] in resume(number, advice) }
+        }
+        return immediate.map { .unrefreshed(info, version: version, $0) }
+    }
+
+    /// Reads again after a refresh; the session may also have ended meanwhile.
+    private func resume(_ number: Int, _ advice: RefreshAdvice) {
+        guard let (read, completion) = waiting.removeValue(forKey: number), completion.isAwaited else { return }
+        do throws(StoreError) {
+            guard let fetched = try fetch(read, advice: advice, { completion }) else { return }
+            proceed(read, .success(fetched), advice: advice, completion)
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    var timeLimit: Duration? { inner.timeLimit.map { $0 + refresher.patience } }
+
+    // MARK: - Passed on
+
+    var unixTime: Int64 { inner.unixTime }
+    var descriptor: Int32? { inner.descriptor }
+    func proceed() { inner.proceed() }
+    func flush() { inner.flush() }
+
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
+        completion: Completion<TokenVersion>
+    ) {
+        inner.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
+    }
+
+    func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
+        inner.remove(id, if: condition, completion: completion)
+    }
+
+    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey { try inner.sessionKey(of: secret) }
+
+    func findSession(
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
+    ) throws(StoreError) -> FoundSession? {
+        try inner.findSession(key, orLater: makeCompletion)
+    }
+
+    func noteUse(of key: SessionKey, at unixTime: Int64) { inner.noteUse(of: key, at: unixTime) }
+
+    func createSession(_ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>) {
+        inner.createSession(session, key, perUser: perUser, completion: completion)
+    }
+
+    func endSession(id: SessionID, completion: Completion<EndedSession?>) {
+        inner.endSession(id: id, completion: completion)
+    }
+
+    func endSessions(of user: [UInt8], completion: Completion<Int>) {
+        inner.endSessions(of: user, completion: completion)
+    }
+
+    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
+        inner.listSessions(of: user, completion: completion)
+    }
+
+    func erase(_ user: [UInt8], completion: Completion<Erasure>) { inner.erase(user, completion: completion) }
+}
+#endif

@@ -1,0 +1,166 @@
+#if TokenRefresh
+import Synchronization
+import System
+import Testing
+import TokenStore
+
+@testable import TokenRefresh
+
+@Suite struct RefreshStateTests {
+    private let start = MonotonicTime(nanoseconds: 1_000_000_000_000)
+    private func after(_ seconds: Int) -> MonotonicTime { start + Duration.seconds(seconds) }
+
+    /// - Parameter mark: The lease's second word.
+    private func stored(_ id: String, version: Int64 = 1, mark: String? = nil) throws -> StoredToken {
+        let plain = Array("{\"access_token\":\"\(id)\",\"refresh_token\":\"r\",\"expires_in\":1}".utf8)
+        let token = try #require(RefreshableToken(plain, writtenAt: 0, by: .test(.oauth2)))
+        return try #require(
+            StoredToken(
+                mark.map(token.marked) ?? plain, TokenVersion(rawValue: version), of: Array(id.utf8), writtenAt: 0,
+                .test(.oauth2)))
+    }
+
+    private func tokens(_ refreshToken: String) throws -> ProviderOutcome {
+        let answer = Array("{\"access_token\":\"n\",\"refresh_token\":\"\(refreshToken)\"}".utf8)
+        let members = try #require(JSONMembers(answer))
+        return .tokens(try #require(ProviderTokens(members)))
+    }
+
+    private func end(_ id: [UInt8], _ state: inout RefreshState) {
+        state.noteEndOfExchange()
+        _ = state.end(id)
+    }
+
+    @Test func `one exchange for a token, whoever asks, and one each for others`() throws {
+        var state = RefreshState(isRepeatable: false)
+        let (a, b) = (try stored("a"), try stored("b"))
+        #expect(state.decide(about: a, waits: true, at: start) == .exchange)
+        #expect(state.decide(about: a, waits: false, at: start) == .join)
+        #expect(state.decide(about: b, waits: true, at: start) == .exchange)
+        let woken = Mutex<[String]>([])
+        let first = state.join(a.id) { _ in woken.withLock { $0.append("first") } }
+        _ = state.join(a.id) { _ in woken.withLock { $0.append("second") } }
+        // One has waited long enough.
+        state.leave(a.id, first)?(.later)
+        let isGone = state.leave(a.id, first) == nil
+        #expect(isGone)
+        state.noteEndOfExchange()
+        for wake in state.end(a.id) { wake(.later) }
+        #expect(woken.withLock(\.self) == ["first", "second"])
+        #expect(state.exchanging == 1)
+        #expect(state.decide(about: a, waits: true, at: start) == .exchange)
+    }
+
+    @Test func `a provider that stalls gets no more than its share`() throws {
+        var state = RefreshState(isRepeatable: false)
+        for number in 0..<RefreshState.exchangeLimit {
+            #expect(state.decide(about: try stored("\(number)"), waits: false, at: start) == .exchange)
+        }
+        #expect(state.decide(about: try stored("one more"), waits: true, at: start) == .advise(.later))
+        end(Array("0".utf8), &state)
+        #expect(state.decide(about: try stored("one more"), waits: true, at: start) == .exchange)
+    }
+
+    @Test func `another's mark is waited for, and never exchanged unless a repeat is harmless`() throws {
+        for isRepeatable in [false, true] {
+            var state = RefreshState(isRepeatable: isRepeatable)
+            let marked = try stored("a", mark: "server-2")
+            #expect(state.decide(about: marked, waits: false, at: start) == .advise(.later))
+            #expect(state.decide(about: marked, waits: true, at: after(59)) == .watch)
+            #expect(state.decide(about: marked, waits: true, at: after(59)) == .join)
+            _ = state.end(marked.id)
+            #expect(
+                state.decide(about: marked, waits: true, at: after(60)) == (isRepeatable ? .exchange : .advise(.login)))
+            if isRepeatable { end(marked.id, &state) }
+            // Another exchange of it, whose time begins now.
+            let next = try stored("a", version: 2, mark: "server-3")
+            #expect(state.decide(about: next, waits: true, at: after(60)) == .watch)
+        }
+    }
+
+    @Test func `a token that is spent is never exchanged`() throws {
+        var state = RefreshState(isRepeatable: true)
+        for seconds in [0, 100, 10_000] {
+            let spent = try stored("a", mark: "spent")
+            #expect(state.decide(about: spent, waits: true, at: after(seconds)) == .advise(.login))
+        }
+    }
+
+    @Test func `failures of the provider are followed by longer and longer pauses, and then by one try`() throws {
+        var state = RefreshState(isRepeatable: false)
+        let (a, b) = (try stored("a"), try stored("b"))
+        var now = 0
+        for (number, pause) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].enumerated() {
+            // The provider may fail for one token only, so the next try is another's, if there is one.
+            let (tried, other) = number % 2 == 0 ? (a, b) : (b, a)
+            #expect(state.decide(about: tried, waits: true, at: after(now)) == .exchange)
+            #expect(
+                state.decide(about: other, waits: true, at: after(now)) == (number == 0 ? .exchange : .advise(.later)))
+            if number == 0 { end(other.id, &state) }
+            let isNews = state.note(.failed(.unavailable, retryAfter: nil), for: tried, at: after(now))
+            #expect(isNews == (number == 0))
+            end(tried.id, &state)
+            #expect(state.decide(about: other, waits: true, at: after(now + pause - 1)) == .advise(.later))
+            #expect(state.decide(about: tried, waits: true, at: after(now + pause)) == .advise(.later))
+            now += pause
+        }
+        #expect(state.decide(about: b, waits: true, at: after(now)) == .exchange)
+        let isNews = state.note(try tokens("s"), for: b, at: after(now))
+        #expect(isNews)
+        #expect(state.failures == 0 && state.fault == nil)
+        end(b.id, &state)
+        now += 300
+        #expect(state.decide(about: b, waits: true, at: after(now)) == .exchange)
+        #expect(state.counts.failed["unavailable"] == 11)
+    }
+
+    @Test func `the provider is left alone for as long as it says, up to an hour`() throws {
+        for (asked, pause) in [(30, 30), (86_400, 3_600), (0, 1)] {
+            var state = RefreshState(isRepeatable: false)
+            let (a, b) = (try stored("a"), try stored("b"))
+            #expect(state.decide(about: a, waits: true, at: start) == .exchange)
+            _ = state.note(.failed(.limited, retryAfter: asked), for: a, at: start)
+            end(a.id, &state)
+            #expect(state.decide(about: b, waits: true, at: after(pause - 1)) == .advise(.later))
+            #expect(state.decide(about: a, waits: true, at: after(pause)) == .advise(.later))
+            #expect(state.decide(about: b, waits: true, at: after(pause)) == .exchange)
+            end(b.id, &state)
+            #expect(state.decide(about: a, waits: true, at: after(2 * pause)) == .exchange)
+        }
+    }
+
+    @Test func `a token that is rejected is left alone, and others are not`() throws {
+        var state = RefreshState(isRepeatable: false)
+        let (a, b) = (try stored("a"), try stored("b"))
+        var now = 0
+        for pause in [60, 120, 240, 480, 960, 1_920, 3_840, 3_840] {
+            #expect(state.decide(about: a, waits: true, at: after(now)) == .exchange)
+            let isNews = state.note(.rejected, for: a, at: after(now))
+            #expect(!isNews)
+            end(a.id, &state)
+            #expect(state.decide(about: a, waits: true, at: after(now + pause - 1)) == .advise(.later))
+            #expect(state.decide(about: b, waits: true, at: after(now)) == .exchange)
+            end(b.id, &state)
+            now += pause
+        }
+    }
+
+    @Test func `a provider that keeps its refresh tokens may be asked again, and one that replaces them may not`()
+        throws
+    {
+        var state = RefreshState(isRepeatable: false)
+        let a = try stored("a")
+        #expect(!state.mayRepeat)
+        _ = state.note(try tokens("r"), for: a, at: start)
+        #expect(state.mayRepeat)
+        _ = state.note(try tokens("s"), for: a, at: start)
+        #expect(!state.mayRepeat)
+    }
+
+    @Test func `nothing begins while the server stops`() throws {
+        var state = RefreshState(isRepeatable: false)
+        state.isDraining = true
+        #expect(state.decide(about: try stored("a"), waits: true, at: start) == .advise(.later))
+    }
+}
+#endif

@@ -18,7 +18,7 @@ apt-get -qq -o APT::Sandbox::User=root download apache2-bin=2.4.71-1~deb12u1 lib
     libcjose0=0.6.2.1-1+deb12u2 libjansson4=2.14-2 libhiredis0.14=0.14.1-3 libapr1=1.7.2-3+deb12u1 libaprutil1=1.6.3-1+deb12u1
 for package in ./*.deb; do dpkg -x "$package" .; done
 libraries=$(dirname "$(find "$folder" -name 'libcjose.so.0')")
-apache() { LD_LIBRARY_PATH=$libraries "$folder/usr/sbin/apache2" "$@"; }
+apache() { LD_LIBRARY_PATH=$libraries exec "$folder/usr/sbin/apache2" "$@"; }
 apache -v | head -1
 dpkg -f libapache2-mod-auth-openidc_*.deb Version
 

@@ -53,7 +53,10 @@ extension PostgresAdministrator {
                 (try? connection.run("SELECT walk FROM store WHERE one = 1").text(0, 0)).flatMap(WalkState.init),
                 // Not every database that speaks the protocol has this function; without it, only this statement fails.
                 try? connection.integer(
-                    "SELECT (pg_total_relation_size('token') + pg_total_relation_size('session'))::bigint")
+                    """
+                    SELECT (pg_total_relation_size('session') + pg_total_relation_size('token')
+                        + (SELECT coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree('token')))::bigint
+                    """)
             )
         }
         var statistics = StoreStatistics(

@@ -275,7 +275,11 @@ extension BlockingConnection {
             guard error.isOfDamage else { throw error }
         }
         // The estimate for a new table may be less than what was counted.
-        let estimate = try? integer("SELECT reltuples::bigint FROM pg_class WHERE oid = 'token'::regclass")
+        let estimate = try? integer(
+            """
+            SELECT sum(greatest(reltuples, 0))::bigint FROM pg_class WHERE relkind = 'r'
+            AND (oid = 'token'::regclass OR oid IN (SELECT relid FROM pg_partition_tree('token')))
+            """)
         return (max(count, Int(estimate ?? 0)), true)
     }
 

@@ -1,0 +1,86 @@
+-- Divides the table of tokens into 64 parts by the hash of their keys: PostgreSQL then vacuums it, and builds its index anew, in pieces,
+-- several at a time. A statement that reads one token then costs 12 microseconds more, as PostgreSQL locks all parts for it (measured
+-- with 15, for 16 and for 64 parts); one that writes hardly more. So it is worth it only where vacuuming has become a burden, such as
+-- with a billion tokens. Run it with psql as the tables' owner, after `token-cache migrate`:
+--
+--     psql -d tokens -f partitions.sql
+--
+-- Servers may run meanwhile: a trigger repeats their writes in the new table, which takes the place of the old one at the end, within
+-- milliseconds. The disk must have room for a second table. If it is stopped, by an error too, run it again, or give it up:
+--
+--     psql -d tokens -c 'DROP TABLE token_divided CASCADE' -c 'DROP FUNCTION divide_token CASCADE'
+--
+-- Another number of parts: psql -v parts=16 -d tokens -f partitions.sql
+
+\set ON_ERROR_STOP on
+\if :{?parts}
+\else
+    \set parts 64
+\endif
+SELECT relkind = 'p' AS is_divided FROM pg_class WHERE oid = 'token'::regclass \gset
+\if :is_divided
+    \echo The table of tokens is divided already.
+    DROP TABLE IF EXISTS token_undivided;
+    \quit
+\endif
+
+-- Servers' statements would wait behind a longer one.
+SET lock_timeout = '2s';
+
+BEGIN;
+CREATE TABLE IF NOT EXISTS token_divided (LIKE token INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (key)) PARTITION BY HASH (key);
+SELECT format('CREATE TABLE IF NOT EXISTS token_%s PARTITION OF token_divided FOR VALUES WITH (MODULUS %s, REMAINDER %s) %s', part, :parts,
+    part, 'WITH (' || nullif(array_to_string(reloptions, ', '), '') || ')')
+FROM pg_class, generate_series(0, :parts - 1) AS part WHERE oid = 'token'::regclass \gexec
+SELECT format('GRANT %s ON token_divided TO %I', privilege_type, rolname)
+FROM pg_class, aclexplode(relacl) JOIN pg_roles ON pg_roles.oid = grantee WHERE pg_class.oid = 'token'::regclass AND grantee <> relowner \gexec
+CREATE OR REPLACE FUNCTION divide_token() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM token_divided WHERE key = OLD.key;
+    ELSE
+        INSERT INTO token_divided (key, version, written_at, expires_at, key_number, value)
+        VALUES (NEW.key, NEW.version, NEW.written_at, NEW.expires_at, NEW.key_number, NEW.value)
+        ON CONFLICT (key) DO UPDATE SET version = excluded.version, written_at = excluded.written_at,
+            expires_at = excluded.expires_at, key_number = excluded.key_number, value = excluded.value;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER divide AFTER INSERT OR UPDATE OR DELETE ON token FOR EACH ROW EXECUTE FUNCTION divide_token();
+COMMIT;
+
+-- Copies what was there before, 64 pages at a time. The lock keeps the walk over all rows from taking a step meanwhile: nobody else
+-- deletes rows, and a row that was deleted would come back. A row that is in the new table is there as the trigger has written it.
+-- No step need wait for standbys, as the last commit does so for all.
+SET synchronous_commit = off;
+DO $$
+DECLARE
+    page bigint := 0;
+    pages bigint := pg_relation_size('token') / current_setting('block_size')::bigint;
+BEGIN
+    WHILE page < pages LOOP
+        PERFORM FROM store FOR UPDATE;
+        INSERT INTO token_divided (key, version, written_at, expires_at, key_number, value)
+        SELECT key, version, written_at, expires_at, key_number, value FROM token
+        WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + 64)::tid
+        ON CONFLICT (key) DO NOTHING;
+        COMMIT;
+        page := page + 64;
+        IF page % 65536 = 0 THEN RAISE NOTICE '% of % pages are copied', page, pages; END IF;
+    END LOOP;
+END $$;
+RESET synchronous_commit;
+ANALYZE token_divided;
+
+BEGIN;
+LOCK TABLE token;
+DROP TRIGGER divide ON token;
+DROP FUNCTION divide_token;
+SELECT string_agg(pg_get_triggerdef(oid), ';') AS triggers FROM pg_trigger WHERE tgrelid = 'token'::regclass AND NOT tgisinternal \gset
+ALTER TABLE token RENAME TO token_undivided;
+ALTER INDEX token_pkey RENAME TO token_undivided_pkey;
+ALTER TABLE token_divided RENAME TO token;
+ALTER INDEX token_divided_pkey RENAME TO token_pkey;
+:triggers;
+COMMIT;
+
+DROP TABLE token_undivided;

@@ -298,6 +298,28 @@ private final class Device: Sendable {
     }
 
     @Test(arguments: [true, false])
+    func `a token that a server has marked as spent is not sent to the provider`(isLayered: Bool) async throws {
+        let server = VersionedServer()
+        put(one, on: server)
+        let session = try session(server, isLayered: isLayered)
+        try await session.open(patience: Self.week)
+        put(one, on: server, lease: RefreshLease.spent("one"))
+        for _ in 0..<2 {
+            await #expect(throws: TokenSessionError.invalidGrant) {
+                try await session.token(forcingRefresh: true) { _ in
+                    Issue.record("the provider was asked")
+                    return two
+                }
+            }
+        }
+        #expect(session.state.isOpen)
+        // Another device has logged in.
+        put(two, on: server)
+        let three = TokenInformation(token: "three", loginID: "1", refreshToken: "3")
+        #expect(try await session.token(forcingRefresh: true) { _ in three } == three)
+    }
+
+    @Test(arguments: [true, false])
     func `a refresh token is not used while nobody knows whether it still serves`(hasRefreshToken: Bool) async throws {
         let server = VersionedServer()
         var one = one

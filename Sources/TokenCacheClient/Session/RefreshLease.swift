@@ -20,6 +20,9 @@ enum RefreshLease {
     static func text(for token: String, of device: String) -> String {
         SHA256.hexadecimal(token) + " " + device
     }
+
+    /// The value that a server leaves which refreshes tokens: the provider has refused this token, or may have used it up.
+    static func spent(_ token: String) -> String { text(for: token, of: "spent") }
 }
 
 extension VersionedToken {
@@ -50,6 +53,7 @@ extension TokenCaching {
     ///   - device: Stands for this device.
     ///   - isOver: Whether nobody wants the refresh any more.
     /// - Returns: What is there: the old token, to be refreshed, with a lease if that is this device's; or something newer.
+    /// - Throws: `TokenSessionError.invalidGrant` if the old token must not be sent to the provider again.
     func beginRefresh(
         of old: TokenInformation, by device: String, clock: any Clock<Duration>,
         unless isOver: @Sendable () async -> Bool
@@ -93,6 +97,7 @@ extension RemoteTokenCache {
                 found.lease = nil
                 return found
             }
+            if found.lease == RefreshLease.spent(old.token) { throw TokenSessionError.invalidGrant }
             if found.base != seen { (seen, waited, pause) = (found.base, .zero, .milliseconds(250)) }
             if let other = found.lease, other != lease, waited < RefreshLease.time {
                 try await clock.sleep(for: pause)

@@ -149,6 +149,12 @@ extension TokenSession {
                 begun = try await cache.beginRefresh(of: old, by: asked.device, clock: clock) {
                     await self.life != asked.life
                 }
+            } catch TokenSessionError.invalidGrant {
+                if life == asked.life {
+                    dead = old.datedHash
+                    keepRefused(old)
+                }
+                throw TokenSessionError.invalidGrant
             } catch  where !mustKnow && (cache is LocalTokenCache || old.refreshToken == nil) {
                 // A refresh token may have been used by another device meanwhile: then the provider would end the login.
                 return life == asked.life ? alone : nil

@@ -98,9 +98,9 @@ enum StoreSelection {
         let refresh = try refreshProvider(settings.refresh)
         let store = try provider.open(in: directory)
         guard let refresh else { return (store, directory) }
-        let refreshing = RefreshingStore(store, refresh, patience: settings.refresh.wait) { event in
-            logger.log(level: event.severity.level, "\(event)")
-        }
+        let refreshing = RefreshingStore(
+            store, refresh, patience: settings.refresh.wait, hidesRefreshTokens: settings.refresh.hidesRefreshTokens
+        ) { event in logger.log(level: event.severity.level, "\(event)") }
         return (refreshing, directory)
         #else
         return (try provider.open(in: directory), directory)

@@ -37,10 +37,10 @@ struct RefreshableToken: Sendable {
             if isOfFacebook, let appID, appID != Array(provider.clientID.utf8), appID != Array("null".utf8) {
                 return nil
             }
-        } else if !isOfFacebook, let token = members.string("access_token") {
+        } else if !isOfFacebook, let token = members.string(Key.oauthToken) {
             isDictionary = false
             accessToken = token
-            refreshToken = members.string("refresh_token")
+            refreshToken = members.string(Key.oauthRefreshToken)
             let lifetime = members.number("expires_in")
             expiresAt = members.number("expires_at") ?? lifetime.map { writtenAt + $0 }
             obtainedAt = expiresAt.flatMap { end in lifetime.map { end - $0 } } ?? writtenAt
@@ -50,8 +50,15 @@ struct RefreshableToken: Sendable {
         guard isOfFacebook || refreshToken != nil else { return nil }
     }
 
-    /// The names in the dictionary, as `TokenInformation` of the client library has them.
-    private enum Key {
+    /// The token info as whoever is given no refresh token sees it.
+    var withoutRefreshToken: [UInt8] {
+        members.text(with: [(isDictionary ? Key.refreshToken : Key.oauthRefreshToken, nil)])
+    }
+
+    /// The names in the dictionary, as `TokenInformation` of the client library has them, and in a provider's answer.
+    fileprivate enum Key {
+        static let oauthToken = "access_token"
+        static let oauthRefreshToken = "refresh_token"
         static let token = "com.facebook.sdk:TokenInformationTokenKey"
         static let expiration = "com.facebook.sdk:TokenInformationExpirationDateKey"
         static let refreshDate = "com.facebook.sdk:TokenInformationRefreshDateKey"
@@ -128,11 +135,11 @@ struct RefreshableToken: Sendable {
             if answer.hasRefreshToken { set(Key.refreshToken, answer.value("refresh_token")) }
             if answer.hasIDToken { set(Key.idToken, answer.value("id_token")) }
         } else {
-            set("access_token", answer.value("access_token"))
+            set(Key.oauthToken, answer.value("access_token"))
             for name in ["token_type", "scope", "id_token"] where members.value(name) != nil {
                 set(name, answer.value(name))
             }
-            if answer.hasRefreshToken { set("refresh_token", answer.value("refresh_token")) }
+            if answer.hasRefreshToken { set(Key.oauthRefreshToken, answer.value("refresh_token")) }
             changes.append(("expires_in", answer.lifetime.flatMap { _ in answer.value("expires_in") }))
             if members.value("expires_at") != nil {
                 changes.append(("expires_at", expiresAt.map { Array("\($0)".utf8) }))
@@ -146,6 +153,36 @@ struct RefreshableToken: Sendable {
 
     private static func date(_ unixTime: Int64) -> [UInt8] {
         Array(UTCTime.text(unixTime, "%Y-%m-%dT%H:%M:%S.000+0000").utf8)
+    }
+}
+
+/// A token info that could be refreshed if it had a refresh token, as those send it who are given none.
+struct BareToken {
+    private typealias Key = RefreshableToken.Key
+
+    private let members: JSONMembers
+    private let accessToken: (name: String, value: [UInt8])
+    private let refreshTokenName: String
+
+    /// Nil for a token info with a refresh token, or without an access token.
+    init?(_ info: [UInt8]) {
+        guard let members = JSONMembers(info) else { return nil }
+        let isDictionary = members.string(Key.token) != nil
+        let name = isDictionary ? Key.token : Key.oauthToken
+        refreshTokenName = isDictionary ? Key.refreshToken : Key.oauthRefreshToken
+        guard let value = members.string(name), members.string(refreshTokenName) == nil else { return nil }
+        (self.members, accessToken) = (members, (name, value))
+    }
+
+    /// The token info with the refresh token and the mark of what is stored; nil if that is another login, or has none.
+    func completed(from stored: [UInt8]) -> [UInt8]? {
+        guard let stored = JSONMembers(stored), stored.string(accessToken.name) == accessToken.value,
+            stored.string(refreshTokenName) != nil
+        else { return nil }
+        return members.text(with: [
+            (refreshTokenName, stored.value(refreshTokenName)),
+            (Key.mark, stored.value(Key.mark) ?? members.value(Key.mark)),
+        ])
     }
 }
 

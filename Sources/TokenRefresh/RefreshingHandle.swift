@@ -4,12 +4,14 @@ import TokenStore
 /// A loop's handle of the store, through which tokens are refreshed when they are read.
 ///
 /// A token that is not due yet is returned with the moment at which it will be due as its end. The answer cache drops it then, so a GET
-/// that the cache answers costs nothing more than without refreshing. Everything but `fetch` is passed on unchanged.
+/// that the cache answers costs nothing more than without refreshing. Everything but `fetch` and `store` is passed on unchanged.
 final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
     private let inner: any StoreHandle
     private let refresher: TokenRefresher
+    /// Whether nobody is given a refresh token; see `store`.
+    private let hidesRefreshTokens: Bool
     private let deliver: WaitingHandle.Deliver
     /// Reads that wait for a refresh, by their numbers.
     private var waiting: [Int: (read: Read, completion: Completion<Fetched>)] = [:]
@@ -21,8 +23,12 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         let session: SessionKey?
     }
 
-    init(_ inner: any StoreHandle, _ refresher: TokenRefresher, deliver: @escaping WaitingHandle.Deliver) {
+    init(
+        _ inner: any StoreHandle, _ refresher: TokenRefresher, hidesRefreshTokens: Bool,
+        deliver: @escaping WaitingHandle.Deliver
+    ) {
         (self.inner, self.refresher, self.deliver) = (inner, refresher, deliver)
+        self.hidesRefreshTokens = hidesRefreshTokens
     }
 
     /// How long the answer cache keeps a token that is due, in seconds, while it is being refreshed.
@@ -34,7 +40,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         // A provider's tokens are not so long that they are answered in pieces, and commands do not refresh.
-        guard limit < .max else {
+        guard limit < .max || hidesRefreshTokens else {
             return try inner.fetch(id, upTo: limit, if: session, orLater: makeCompletion)
         }
         let read = Read(id: id, limit: limit, session: session)
@@ -57,10 +63,10 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    private final class Waiter: OutcomeWaiter {
-        private let completion: Completion<Fetched>
+    private final class Waiter<Value>: OutcomeWaiter {
+        private let completion: Completion<Value>
 
-        init(_ completion: Completion<Fetched>) {
+        init(_ completion: Completion<Value>) {
             self.completion = completion
         }
 
@@ -80,23 +86,26 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     /// - Parameter advice: The advice for a token that has expired; nil if the read may wait for it instead.
     private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
         guard case .found(let info, let writtenAt, let until, let version) = fetched,
-            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider),
-            let dueAt = stored.token.dueAt
+            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider)
         else { return fetched }
+        let shown = hidesRefreshTokens ? stored.token.withoutRefreshToken : info
         let now = inner.unixTime
+        guard let dueAt = stored.token.dueAt, read.limit < .max else {
+            return .found(shown, writtenAt: writtenAt, until: until, version: version)
+        }
         guard dueAt <= now else {
-            return .found(info, writtenAt: writtenAt, until: min(until, dueAt), version: version)
+            return .found(shown, writtenAt: writtenAt, until: min(until, dueAt), version: version)
         }
         guard stored.token.hasExpired(at: now) else {
             _ = refresher.refresh(stored)
-            return .found(info, writtenAt: writtenAt, until: min(until, now + Self.dueTime), version: version)
+            return .found(shown, writtenAt: writtenAt, until: min(until, now + Self.dueTime), version: version)
         }
-        if let advice { return .unrefreshed(info, version: version, advice) }
+        if let advice { return .unrefreshed(shown, version: version, advice) }
         number += 1
         let immediate = refresher.refresh(stored) { [deliver, self, number] advice in
             deliver { [self] in resume(number, advice) }
         }
-        return immediate.map { .unrefreshed(info, version: version, $0) }
+        return immediate.map { .unrefreshed(shown, version: version, $0) }
     }
 
     /// Reads again after a refresh; the session may also have ended meanwhile.
@@ -112,19 +121,62 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
 
     var timeLimit: Duration? { inner.timeLimit.map { $0 + refresher.patience } }
 
+    // MARK: - Writing
+
+    /// Stores a token info.
+    ///
+    /// Who is given no refresh token sends none back. So if its access token is the one that is stored, the stored refresh token
+    /// stays. With another access token, it is another login.
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
+        completion: Completion<TokenVersion>
+    ) {
+        func pass(_ info: [UInt8], _ condition: WriteCondition, _ completion: Completion<TokenVersion>) {
+            inner.store(info, under: id, writtenAt: writtenAt, if: condition, completion: completion)
+        }
+        guard hidesRefreshTokens, !condition.keepsNewer, let new = BareToken(tokenInfo) else {
+            return pass(tokenInfo, condition, completion)
+        }
+        func store(over found: Fetched) {
+            var (info, version) = (tokenInfo, TokenVersion?.none)
+            if case .found(let former, _, _, let formerVersion) = found {
+                (info, version) = (new.completed(from: former) ?? tokenInfo, formerVersion)
+            }
+            guard condition.match.holds(for: version) else { return pass(tokenInfo, condition, completion) }
+            let unchanged = WriteCondition(match: version.map { .oneOf([$0]) } ?? .missing, session: condition.session)
+            pass(
+                info, unchanged,
+                Completion(for: Waiter(completion)) { [self] outcome in
+                    // Something else was stored since it was read.
+                    guard case .failure(.preconditionFailed) = outcome, completion.isAwaited else {
+                        return completion(outcome)
+                    }
+                    self.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
+                    inner.flush()
+                })
+        }
+        do throws(StoreError) {
+            let found = try inner.fetch(id, upTo: .max, if: nil) {
+                Completion(for: Waiter(completion)) { [inner] outcome in
+                    switch outcome {
+                    case .success(let found): store(over: found)
+                    case .failure(let error): completion(.failure(error))
+                    }
+                    inner.flush()
+                }
+            }
+            if let found { store(over: found) }
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
     // MARK: - Passed on
 
     var unixTime: Int64 { inner.unixTime }
     var descriptor: Int32? { inner.descriptor }
     func proceed() { inner.proceed() }
     func flush() { inner.flush() }
-
-    func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
-        completion: Completion<TokenVersion>
-    ) {
-        inner.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
-    }
 
     func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
         inner.remove(id, if: condition, completion: completion)

@@ -580,6 +580,113 @@ def test_a_program_without_this_says_so(provider, tmp_path):
     assert done.returncode != 0 and "was built without TokenRefresh" in done.stderr
 
 
+# Refresh tokens that stay in the server
+
+HIDDEN = {"hide_refresh_tokens": "on"}
+
+
+def written_by_the_client_library(token, refresh_token):
+    return dictionary(token, time.time() - 10, time.time() - 3_700, **{"TokenCacheClient:RefreshToken": refresh_token})
+
+
+def exported(server):
+    """What an operator copies: the only token that is stored."""
+    folder = server.data.parent / fresh_id()
+    printed(server.data, "export", str(folder))
+    [file] = folder.iterdir()
+    return json.loads(file.read_text())
+
+
+def answered_to_a_device(text):
+    """A token info as a device gets it: without what only a server uses."""
+    members = json.loads(text)
+    members.pop("refresh_token", None)
+    members.pop("TokenCacheClient:RefreshToken", None)
+    members.pop(LEASE, None)
+    return members
+
+
+@pytest.mark.parametrize("form", ["an answer", "a dictionary"])
+def test_a_device_never_sees_a_refresh_token_and_keeps_its_login(refresh, provider, form):
+    server = refresh(**HIDDEN)
+    name = "access_token" if form == "an answer" else "com.facebook.sdk:TokenInformationTokenKey"
+    token_info = provider.log_in("anna")
+    if form == "a dictionary":
+        token_info = written_by_the_client_library("access-anna", provider.valid["anna"])
+    unique_id, was_seen = fresh_id(), []
+    store(server, unique_id, token_info)
+    for _ in range(3):
+        text, advice = read(server, unique_id)
+        assert advice is None and "refresh-anna" not in text and LEASE not in text
+        shown = json.loads(text)
+        assert shown.keys() == answered_to_a_device(token_info).keys()
+        was_seen.append(shown[name])
+        # It stores what it got, with something of its own, and says that it has expired, so that the next GET refreshes it.
+        expired = {"expires_in": 0} if form == "an answer" else answered_to_a_device(written_by_the_client_library(shown[name], ""))
+        store(server, unique_id, json.dumps({**shown, **expired, "picture": "of the app"}))
+        assert json.loads(read(server, unique_id)[0])["picture"] == "of the app"
+        token_info = json.dumps({**json.loads(token_info), "picture": ""})
+    assert len(provider.requests) == 4 and len(set(was_seen)) == 3 and not provider.reused
+    # With another access token, it is another login, which has no refresh token.
+    other = json.dumps({name: "another", "expires_in": 0})
+    store(server, unique_id, other)
+    assert read(server, unique_id) == (other, None) and len(provider.requests) == 4
+
+
+@pytest.mark.parametrize("token_info", [
+    '{"access_token":"a", "refresh_token":"r" }', '{"refresh_token":"r","access_token":"a"}',
+    json.dumps({"access_token": "a", "refresh_token": "r", "filling": "x" * 600_000}),
+], ids=["at the end", "at the beginning", "long"])
+def test_a_refresh_token_of_unknown_lifetime_or_beside_much_else_is_hidden_too(refresh, token_info):
+    server = refresh(**HIDDEN)
+    unique_id = fresh_id()
+    store(server, unique_id, token_info)
+    for _ in range(2):
+        text, _ = read(server, unique_id)
+        assert json.loads(text) == answered_to_a_device(token_info) and '"r"' not in text
+    # What the operator copies is whole.
+    assert exported(server) == token_info
+
+
+def test_conditions_and_sessions_hold_where_refresh_tokens_are_hidden(refresh, provider, tmp_path):
+    access, key = session_settings(tmp_path / "access")
+    server = refresh(access, **HIDDEN)
+    session = API(server, key).make_session("anna")
+
+    def put(token_info, *fields):
+        return exchange(server.address, store_for(token_info, bearer(session["session"]), *fields))
+
+    assert put(provider.log_in("anna", expires_in=3600)).body == STORED
+    shown = exchange(server.address, fetch(bearer(session["session"])))
+    token_info, tag = json.loads(shown.body)["token_info"], shown.headers["etag"]
+    assert "refresh_token" not in token_info
+    assert put(token_info, 'If-Match: "1"').status == put(token_info, "If-None-Match: *").status == 412
+    assert put(token_info, f"If-Match: {tag}").body == STORED
+    assert put(token_info, f"If-Match: {tag}").status == 412
+    assert provider.valid["anna"] in exported(server)
+    API(server, key).end(session["id"])
+    INVALID_TOKEN[0].check(put(token_info))
+
+
+def test_devices_that_write_during_an_exchange_lose_no_refresh_token(refresh, provider):
+    server = refresh(**HIDDEN)
+    unique_id, token_info = logged_in(server, provider)
+
+    def write(number):
+        store(server, unique_id, json.dumps({**answered_to_a_device(token_info), "device": number}))
+
+    def meanwhile(request):
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(write, range(100)))
+        request.usual(request)
+
+    provider.answer = meanwhile
+    text, advice = read(server, unique_id)
+    assert advice is None and json.loads(text)["access_token"] != "access-anna" and "device" in json.loads(text)
+    assert len(provider.requests) == refreshes(server, "refreshed") == 1
+    assert provider.valid["anna"] in exported(server)
+
+
 # Several servers
 
 def test_servers_that_share_a_database_make_one_exchange(refresh_binary, postgres, provider, tmp_path):

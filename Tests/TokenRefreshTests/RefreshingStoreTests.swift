@@ -6,11 +6,12 @@ import TokenStore
 @testable import TokenRefresh
 
 @Suite struct RefreshingStoreTests {
-    private static func store(_ inner: MemoryStore) -> RefreshingStore {
+    private static func store(_ inner: MemoryStore, hides: Bool = false) -> RefreshingStore {
         // Nothing listens there.
         let provider = RefreshProvider(
             .oauth2Post, url: "http://127.0.0.1:1/token", clientID: "app", readSecret: { nil })
-        return RefreshingStore(inner, provider, patience: .milliseconds(100), report: { _ in })
+        return RefreshingStore(
+            inner, provider, patience: .milliseconds(100), hidesRefreshTokens: hides, report: { _ in })
     }
 
     private static func options() -> StoreOptions {
@@ -25,7 +26,7 @@ import TokenStore
         try await behaviour.check { change in
             var options = Self.options()
             change(&options)
-            return Self.store(MemoryStore(disk, options: options, readsLater: readsLater))
+            return Self.store(MemoryStore(disk, options: options, readsLater: readsLater), hides: readsLater)
         }
     }
 

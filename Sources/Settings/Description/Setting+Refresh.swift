@@ -41,6 +41,13 @@ extension Setting {
             "refresh.wait", \.refresh.wait, .duration(.zero ... .seconds(15)), takesEffect: .atStart,
             "How long a GET waits for a token that has expired; then it is answered with the old one and the header Token-Refresh."
         ),
+        Setting(
+            "refresh.hide_refresh_tokens", \.refresh.hidesRefreshTokens, .onOff, takesEffect: .atStart,
+            """
+            Whether answers leave refresh tokens out, so that only the server can use them. A token info that is posted without one
+            keeps the one that is stored if its access token is the same.
+            """
+        ),
     ]
 
     /// Whether secrets may be sent to a URL: nobody in between can read them.

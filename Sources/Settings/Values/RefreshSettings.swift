@@ -14,6 +14,8 @@ package struct RefreshSettings: Sendable {
     /// The path of the file; if empty, systemd's credential has the secret, if there is one.
     package var clientSecretFile = ""
     package var wait = Duration.seconds(2)
+    /// Whether nobody is given a refresh token.
+    package var hidesRefreshTokens = false
 
     /// The systemd credential with the secret.
     package static let secretCredential = "token-cache.client-secret"

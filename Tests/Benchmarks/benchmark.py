@@ -9,15 +9,17 @@ from pathlib import Path
 import machine
 import measurement
 import memory
+import operations
 import redis
 import stores
 import workloads
 from client import CONNECTIONS, ask_all
 from instructions import UNCACHED
 from machine import BenchmarkError, note
-from measurement import Result, Wrk, WrkBeside
+from measurement import PacedClient, Result, Wrk, WrkBeside
 from memory import Memory
 from nginx import Nginx, PhpFpm, php_fpm_program
+from operations import Operation
 from peers import Peer, TokenCache, make_certificate
 from redis import Redis
 from stores import Store
@@ -81,6 +83,7 @@ class Report:
     idle: list[Idle]
     starts: list[Start]
     memory: Memory
+    operations: list[Operation]
     disk_bytes: int
     """Bytes read from disks, not from the page cache, while many tokens were requested."""
     making_seconds: float
@@ -129,7 +132,7 @@ class Benchmark:
                 f"connections, {TOKEN_COUNT:,} sealed tokens; medians of {self.plan.rounds} paired runs of {self.plan.seconds} s"
             ),
             rows=rows, idle=idle, starts=starts,
-            memory=memory.measure(many, busy, self.plan.busy_requests),
+            memory=memory.measure(many, busy, self.plan.busy_requests), operations=operations.measure(many),
             disk_bytes=disk_bytes, making_seconds=many.making_seconds,
         )
 
@@ -138,18 +141,20 @@ class Benchmark:
         note("storing tokens")
         server = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
         php = PhpFpm(self.server_core, self.folder, self.certificate)
+        durable = Redis(self.server_core, self.folder)
         answers = load(server)
         check_answers(php, load(php), answers)
         nginx = Nginx(self.server_core, self.folder, self.certificate, answers)
         rows = {
             "get": self.row(GET_HIT, server, php, nginx),
             "post": self.row(POST, server, php, nginx),
-            "redis": self.beside_redis(server),
+            "redis": self.beside_redis(server, durable),
             "tls": self.row(TLS_GET, server, nginx),
             "handshake": self.row(TLS_HANDSHAKE, server, nginx),
         }
-        half = min(rows["get"][index].medians.requests_per_second for index in (0, -1)) / 2
-        rows["half"] = self.row(workloads.paced(GET_HIT, half), server, nginx, figure="p99_microseconds")
+        half, most = (min(rows[row][index].medians.requests_per_second for index in (0, -1)) for row in ("get", "redis"))
+        rows["half"] = self.at_rate(half / 2, (server, GET_HIT), (nginx, GET_HIT))
+        rows["redis_paced"] = self.at_rate(most * 0.8, (server, POST), (durable, redis.SET))
         server.settings = UNCACHED
         rows["uncached"] = self.row(GET_UNCACHED, server, nginx)
         server.settings = {}
@@ -160,16 +165,21 @@ class Benchmark:
         idle += [idle_connections(peer, TLS_GET, tls_count) for peer in (server, nginx)]
         return rows, idle
 
-    def row(self, workload: Workload, *peers: Peer, figure: str = "cpu_microseconds") -> list[Result]:
+    def row(self, workload: Workload, *peers: Peer) -> list[Result]:
         """All of them under the same load."""
         note(f"measuring {workload.name}")
-        return measurement.compare([(peer, workload) for peer in peers], self.wrk, self.plan.rounds, figure)
+        return measurement.compare([(peer, workload) for peer in peers], self.wrk, self.plan.rounds)
 
-    def beside_redis(self, server: TokenCache) -> list[Result]:
+    def at_rate(self, requests_per_second: float, *entrants: tuple[Peer, Workload]) -> list[Result]:
+        """Each with its workload, at the same rate."""
+        paced = [(peer, workloads.paced(workload, requests_per_second)) for peer, workload in entrants]
+        note(f"measuring {paced[0][1].name}")
+        return measurement.compare(paced, PacedClient(self.wrk), self.plan.rounds, "p99_microseconds")
+
+    def beside_redis(self, server: TokenCache, durable: Redis) -> list[Result]:
         """POST beside Redis' SET, both durable."""
         note("measuring POST beside Redis")
-        entrants = [(server, POST), (Redis(self.server_core, self.folder), redis.SET)]
-        return measurement.compare(entrants, self.wrk, self.plan.rounds)
+        return measurement.compare([(server, POST), (durable, redis.SET)], self.wrk, self.plan.rounds)
 
     def loops(self, server: TokenCache) -> dict[str, list[Result]]:
         """Two loops on two cores, then one loop on one core, each core with its own load."""

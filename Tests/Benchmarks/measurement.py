@@ -149,6 +149,33 @@ class WrkBeside(Wrk):
         return [*peer.cores]
 
 
+class PacedClient(Wrk):
+    """The load at the rate of a `Paced` workload, whatever its protocol."""
+
+    def __init__(self, wrk: Wrk) -> None:
+        super().__init__(wrk.core, wrk.server_core, wrk.folder, wrk.seconds, wrk.connections)
+        self.program = wrk.folder / "paced"
+        source = Path(__file__).with_name("paced.c")
+        subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", self.program, source], check=True)
+
+    def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
+        stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
+        _, file, size, _, offset = workload.script(self.folder, seed)
+        process = subprocess.run(
+            ["taskset", "--cpu-list", str(self.core), self.program, str(peer.port), str(self.connections),
+             f"{workload.requests_per_second}", str(self.seconds), file, size, str(len(peer.answer)), offset, str(seed)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=self.seconds + 60,
+        )
+        if process.returncode != 0:
+            raise BenchmarkError(f"{peer.name}, {workload.name}: {process.stderr}")
+        requests, microseconds, p50, p99 = (float(figure) for figure in process.stdout.split())
+        cpu, stolen = peer.cpu_seconds() - cpu_before, stolen_seconds(self.server_core) - stolen_before
+        return Sample(
+            requests, requests / microseconds * 1e6, p50, p99, cpu / requests * 1e6, cpu / microseconds * 1e6 / len(peer.cores),
+            stolen / microseconds * 1e6, peer.resident_bytes(),
+        )
+
+
 def together(parts: list[Figures]) -> Figures:
     """Combines samples of the same time: sums, and the worst latencies."""
 

@@ -1,19 +1,21 @@
 """Redis, which writes each SET to its append-only file and syncs it before it answers."""
 
 import csv
+import shutil
 import subprocess
 from pathlib import Path
 
 import machine
 from client import connect
 from machine import BenchmarkError, stolen_seconds
-from measurement import Sample, Wrk
+from measurement import PacedClient, Sample, Wrk
 from peers import Peer, RunningPeer
 from workloads import NUMBERED_INFO, TOKEN_COUNT, Workload
 
 SET = Workload(
     "POST",
-    [b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$%d\r\n%s\r\n" % (len(NUMBERED_INFO), NUMBERED_INFO.encode())],
+    [b"*3\r\n$3\r\nSET\r\n$16\r\nkey:%012d\r\n$%d\r\n%s\r\n" % (number, len(NUMBERED_INFO), NUMBERED_INFO.encode())
+     for number in range(TOKEN_COUNT)],
     len(NUMBERED_INFO), b"+OK",
 )
 """What token-cache's POST is for Redis: a value of the same length for one of as many keys."""
@@ -34,9 +36,11 @@ class Redis(Peer):
     def __init__(self, core: int, folder: Path) -> None:
         super().__init__(core, folder)
         self.own = folder / self.name
-        self.own.mkdir()
 
     def command(self, port: int, workload: Workload) -> list[str]:
+        # Otherwise it would first load what the last run has written.
+        shutil.rmtree(self.own, ignore_errors=True)
+        self.own.mkdir()
         settings = {
             "bind": "127.0.0.1", "port": str(port), "dir": str(self.own), "appendonly": "yes", "appendfsync": "always",
             "save": "", "daemonize": "no",
@@ -45,6 +49,8 @@ class Redis(Peer):
         return [machine.program("redis-server"), *options]
 
     def driver(self, wrk: Wrk) -> Wrk:
+        if isinstance(wrk, PacedClient):
+            return wrk
         return RedisBenchmark(wrk.core, wrk.server_core, wrk.folder, wrk.seconds, wrk.connections)
 
     def ask(self, port: int, workload: Workload) -> bytes:

@@ -71,10 +71,6 @@ class Paced(Workload):
 
     requests_per_second: float = 0
 
-    def script(self, folder: Path, seed: int) -> list[str]:
-        _, *arguments = super().script(folder, seed)
-        return ["paced.lua", *arguments, f"{self.requests_per_second:.0f}"]
-
 
 def unique_ids(seed: int) -> list[str]:
     """An id for each token, the same ones for the same seed."""

@@ -53,8 +53,10 @@ struct RefreshState {
     private(set) var exchanging = 0
     /// When this process first saw the marks of others.
     private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
-    /// Tokens that are not exchanged before some moment, and how often in a row that was so.
+    /// Logins whose tokens are not exchanged before some moment, by their digests, and how often in a row that was so.
     private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
+    /// The digest of the login whose token was last rejected, if the provider has accepted none since.
+    private var rejected: [UInt8]?
     /// How often the provider has failed since it last answered as it should.
     private(set) var failures = 0
     /// Why it has last failed; nil if it works.
@@ -95,7 +97,7 @@ struct RefreshState {
             guard mayRepeat else { return .advise(.login) }
         case .spent, nil: marks[id] = nil
         }
-        let isHeld = holds[id].map { now < $0.until } ?? false
+        let isHeld = holds[stored.token.loginDigest].map { now < $0.until } ?? false
         // After a failure, one exchange shows whether the provider works again.
         let mayBegin = failures == 0 ? exchanging < Self.exchangeLimit : exchanging == 0 && !(now < pausedUntil)
         guard mayBegin, !isHeld, !isDraining else { return .advise(.later) }
@@ -129,20 +131,28 @@ struct RefreshState {
     /// - Returns: Whether the provider has begun to fail, or works again, which is worth a line in the log.
     mutating func note(_ outcome: ProviderOutcome, for stored: StoredToken, at now: MonotonicTime) -> Bool {
         let hadFailed = failures > 0
+        let login = stored.token.loginDigest
         var isTrouble = false
         switch outcome {
         case .tokens(let tokens):
             if stored.token.refreshToken != nil { mayRepeat = tokens.keeps(stored.token.refreshToken) }
-            holds[stored.id] = nil
-        case .refused: holds[stored.id] = nil
+            (holds[login], rejected) = (nil, nil)
+        case .refused: (holds[login], rejected) = (nil, nil)
         case .rejected:
-            counts.failed[ProviderFault.rejected.rawValue, default: 0] += 1
-            hold(stored.id, at: now)
+            // Two logins in a row: some providers reject everything like this while the secret is wrong.
+            isTrouble = hadFailed || rejected.map { $0 != login } ?? false
+            if isTrouble {
+                pause(.rejected, nil, at: now)
+            } else {
+                counts.failed[ProviderFault.rejected.rawValue, default: 0] += 1
+            }
+            rejected = login
+            hold(stored, at: now)
         case .failed(let fault, let retryAfter):
             isTrouble = true
             pause(fault, retryAfter, at: now)
             // The provider may fail for this token only, so the next try is left to another one.
-            if fault != .unreachable { hold(stored.id, until: pausedUntil + (pausedUntil - now), count: 0) }
+            if fault != .unreachable { hold(login, until: pausedUntil + (pausedUntil - now), count: 0) }
         case .unknown(let fault):
             isTrouble = true
             pause(fault, nil, at: now)
@@ -152,14 +162,15 @@ struct RefreshState {
     }
 
     /// Leaves one token alone: for a minute the first time, each further time for twice as long, up to about an hour.
-    mutating func hold(_ id: [UInt8], at now: MonotonicTime) {
-        let count = (holds[id]?.count ?? 0) + 1
-        hold(id, until: now + Duration.seconds(60 << min(count - 1, 6)), count: count)
+    mutating func hold(_ stored: StoredToken, at now: MonotonicTime) {
+        let login = stored.token.loginDigest
+        let count = (holds[login]?.count ?? 0) + 1
+        hold(login, until: now + Duration.seconds(60 << min(count - 1, 6)), count: count)
     }
 
-    private mutating func hold(_ id: [UInt8], until end: MonotonicTime, count: Int) {
+    private mutating func hold(_ login: [UInt8], until end: MonotonicTime, count: Int) {
         if holds.count >= Self.memoryLimit { holds = [:] }
-        holds[id] = (end, count)
+        holds[login] = (end, count)
     }
 
     /// Leaves the provider alone: for a second after its first failure, each further time for twice as long, up to five minutes; or for

@@ -104,6 +104,12 @@ struct RefreshableToken: Sendable {
         return text == digest + Self.spent ? .spent : .underWay
     }
 
+    /// Stands for this state of this login: what is sent to the provider.
+    var loginDigest: [UInt8] {
+        let sent = refreshToken ?? accessToken
+        return SHA256Digest.digest(of: sent.span)
+    }
+
     private var digest: [UInt8] { Array(Hexadecimal.text(SHA256Digest.digest(of: accessToken.span)).utf8) }
 
     private static let spent = Array(" spent".utf8)

@@ -126,7 +126,7 @@ package final class TokenRefresher: Sendable {
             }
             return (.later, other?.token.mark == .underWay ? other : nil)
         case .failed:
-            state.withLock { $0.hold(stored.id, at: .now) }
+            state.withLock { $0.hold(stored, at: .now) }
             return (.later, nil)
         }
         return (await exchange(stored, marked, request), nil)
@@ -200,6 +200,7 @@ package final class TokenRefresher: Sendable {
             switch fault {
             case .client: ": the provider does not accept refresh.client_id and its secret, or that cannot be read"
             case .unreachable: ": the host of refresh.url cannot be reached, or has no valid certificate"
+            case .rejected: ": the provider rejects them without a reason, as some do if the secret is wrong"
             case .unreadable: ": what answers at refresh.url is no token endpoint"
             default: ""
             }

@@ -287,6 +287,28 @@ def test_the_time_that_the_provider_asks_for_is_kept(refresh, provider):
     assert time.monotonic() - begun > 3
 
 
+def test_a_new_login_is_not_left_alone_because_of_the_former_one(refresh, provider):
+    server = refresh()
+    unique_id, _ = logged_in(server, provider)
+    provider.answer = lambda request: request.send(400, b"")
+    assert read(server, unique_id)[1] == "later"
+    provider.answer = None
+    store(server, unique_id, provider.log_in("anna"))
+    assert read(server, unique_id)[1] is None
+
+
+def test_a_provider_that_rejects_one_login_after_another_is_left_alone(refresh, provider):
+    server = refresh()
+    provider.answer = lambda request: request.send(400, b"")
+    ids = [logged_in(server, provider, name)[0] for name in ("anna", "berta", "carla", "dora")]
+    assert [read(server, unique_id)[1] for unique_id in ids] == ["later"] * 4
+    assert len(provider.requests) == 2 and "rejects them without a reason" in server.log()
+    assert ask(server.administration[0], "GET", "/status")[1]["refresh"]["fault"] == "rejected"
+    provider.answer = None
+    until(lambda: read(server, ids[3])[1] is None)
+    assert "tokens are refreshed again" in server.log() and read(server, ids[2])[1] is None
+
+
 def half(request):
     request.send_response(200)
     request.send_header("Content-Length", "1000")

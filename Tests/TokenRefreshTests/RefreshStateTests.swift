@@ -11,12 +11,15 @@ import TokenStore
     private func after(_ seconds: Int) -> MonotonicTime { start + Duration.seconds(seconds) }
 
     /// - Parameter mark: The lease's second word.
-    private func stored(_ id: String, version: Int64 = 1, mark: String? = nil) throws -> StoredToken {
-        let plain = Array("{\"access_token\":\"\(id)\",\"refresh_token\":\"r\",\"expires_in\":1}".utf8)
+    private func stored(_ login: String, of id: String? = nil, version: Int64 = 1, mark: String? = nil) throws
+        -> StoredToken
+    {
+        let plain = Array("{\"access_token\":\"\(login)\",\"refresh_token\":\"r\(login)\",\"expires_in\":1}".utf8)
         let token = try #require(RefreshableToken(plain, writtenAt: 0, by: .test(.oauth2)))
         return try #require(
             StoredToken(
-                mark.map(token.marked) ?? plain, TokenVersion(rawValue: version), of: Array(id.utf8), writtenAt: 0,
+                mark.map(token.marked) ?? plain, TokenVersion(rawValue: version), of: Array((id ?? login).utf8),
+                writtenAt: 0,
                 .test(.oauth2)))
     }
 
@@ -143,6 +146,18 @@ import TokenStore
             end(b.id, &state)
             now += pause
         }
+        // Of a new login of the same user, that says nothing.
+        let new = try stored("new", of: "a")
+        #expect(state.decide(about: new, waits: true, at: after(now - 1)) == .exchange)
+        // Two logins in a row: it may reject all of them.
+        end(new.id, &state)
+        let isNews = state.note(.rejected, for: new, at: after(now))
+        #expect(isNews && state.fault == .rejected)
+        #expect(state.decide(about: b, waits: true, at: after(now)) == .advise(.later))
+        #expect(state.decide(about: b, waits: true, at: after(now + 1)) == .exchange)
+        end(b.id, &state)
+        let isGood = state.note(try tokens("rb"), for: b, at: after(now + 1))
+        #expect(isGood && state.fault == nil)
     }
 
     @Test func `a provider that keeps its refresh tokens may be asked again, and one that replaces them may not`()
@@ -151,7 +166,7 @@ import TokenStore
         var state = RefreshState(isRepeatable: false)
         let a = try stored("a")
         #expect(!state.mayRepeat)
-        _ = state.note(try tokens("r"), for: a, at: start)
+        _ = state.note(try tokens("ra"), for: a, at: start)
         #expect(state.mayRepeat)
         _ = state.note(try tokens("s"), for: a, at: start)
         #expect(!state.mayRepeat)

@@ -136,11 +136,12 @@ package final class TokenRefresher: Sendable {
     private func exchange(
         _ stored: StoredToken, _ marked: TokenVersion, _ request: RefreshProvider.Request
     ) async -> RefreshAdvice {
+        let begun = await unixTime
         let outcome = ProviderOutcome(await ProviderCall.response(to: request), of: provider.kind)
         note(outcome, for: stored)
         switch outcome {
         case .tokens(let tokens):
-            await store(tokens, for: stored, over: marked)
+            await store(tokens, for: stored, over: marked, begun: begun)
             return .later
         case .refused:
             // It is dead only if nobody has stored another one meanwhile.
@@ -166,12 +167,17 @@ package final class TokenRefresher: Sendable {
     }
 
     /// Stores the provider's answer, or drops it if the user has logged in anew or was removed.
-    private func store(_ tokens: ProviderTokens, for stored: StoredToken, over marked: TokenVersion) async {
+    ///
+    /// - Parameter begun: When the exchange began, in seconds since 1970. The token has this date: a user who has left Facebook's app
+    ///   meanwhile has not come back by the exchange.
+    private func store(
+        _ tokens: ProviderTokens, for stored: StoredToken, over marked: TokenVersion, begun: Int64
+    ) async {
         var (token, version) = (stored.token, marked)
         while true {
-            let text = token.refreshed(by: tokens, at: await unixTime)
+            let text = token.refreshed(by: tokens, at: begun)
             // Tried for long while the store fails, because the former refresh token may be dead.
-            switch await put(text, of: stored.id, over: version, writtenAt: nil, attempts: 300) {
+            switch await put(text, of: stored.id, over: version, writtenAt: begun, attempts: 300) {
             case .stored:
                 state.withLock { $0.counts.refreshed += 1 }
                 return record(.ok, stored)

@@ -3,6 +3,7 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ from http_client import FORM, exchange, form, get, lines, post, post_of
 from postgres_store import PostgresStore
 from server_process import run, until
 from store_files import audit_events, make_audit_keys, verify_audit
+from test_refresh import store as store_encoded
+from token_provider import StandIn, dictionary
 
 DEAUTHORIZE, DELETION = "/facebook/deauthorize", "/facebook/data-deletion"
 # The user of the token infos and messages, and somebody else.
@@ -86,6 +89,23 @@ def test_who_leaves_the_app_has_no_token_any_more(serve, settings, tmp_path):
     assert [(event["action"], event["outcome"], "user_hash" in event) for event in removals] == 3 * [("remove_token", "ok", True)]
     verify_audit(log, key=tmp_path / "first.key")
     assert USER not in server.log() + log.read_text()
+
+
+def test_a_token_that_is_exchanged_while_its_user_leaves_is_removed_too(refresh_binary, serve, settings, tmp_path):
+    arrived, has_left = threading.Event(), threading.Event()
+    with StandIn() as provider:
+        provider.answer = lambda request: (arrived.set(), has_left.wait(20), request.usual(request))
+        server = serve({**settings, **provider.settings(tmp_path, provider="facebook")}, program=refresh_binary)
+        day, now = 86_400, time.time()
+        due = dictionary("EAAold", now + 5 * day, now - 55 * day, **{"com.facebook.sdk:TokenInformationUserFBIDKey": USER})
+        store_encoded(server, "phone", due)
+        assert "EAAold" in read(server, "phone").decode()
+        assert arrived.wait(20)
+        begun = int(time.time())
+        until(lambda: int(time.time()) > begun)
+        assert tell(server, signed_request()).body == STORED
+        has_left.set()
+        until(lambda: walk(server) or read(server, "phone") == NOT_FOUND, 60)
 
 
 def test_a_departure_survives_a_kill(serve, settings, tmp_path):

@@ -1,6 +1,7 @@
 #if PostgreSQL
 import StoreConformance
 import System
+import TestSupport
 import Testing
 
 @testable import PostgresStore

@@ -2,6 +2,7 @@
 import Foundation
 import StoreConformance
 import System
+import TestSupport
 import Testing
 
 @testable import PostgresStore

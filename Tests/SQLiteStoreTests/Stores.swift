@@ -225,8 +225,3 @@ final class WriterHarness {
 
     var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }
 }
-
-/// Waits until something is true, however busy the machine is.
-func eventually(_ isSo: () async throws -> Bool) async throws {
-    while try await !isSo() { try await Task.sleep(for: .milliseconds(10)) }
-}

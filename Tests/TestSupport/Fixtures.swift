@@ -138,3 +138,8 @@ extension Fixtures.Vector.Step {
         return Array(data)
     }
 }
+
+/// Waits until a condition holds, however busy the machine is.
+package func eventually(_ isSo: () async throws -> Bool) async throws {
+    while try await !isSo() { try await Task.sleep(for: .milliseconds(10)) }
+}

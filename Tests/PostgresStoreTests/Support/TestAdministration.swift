@@ -102,9 +102,4 @@ struct TestAdministration {
         try await administrator.handle.outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
     }
 }
-
-/// Waits until a condition holds, however busy the machine is.
-func eventually(_ isSo: () async throws -> Bool) async throws {
-    while try await !isSo() { try await Task.sleep(for: .milliseconds(30)) }
-}
 #endif

@@ -35,7 +35,9 @@ enum ProviderOutcome: Sendable {
     /// The token is dead.
     case refused
     /// The token was not used up; this one is tried again later, and others are not affected.
-    case rejected
+    ///
+    /// - isExplained: Whether the answer has an error of OAuth.
+    case rejected(isExplained: Bool)
     /// The token was not used up, but the provider has failed; it is left alone for a while.
     case failed(ProviderFault, retryAfter: Int?)
     /// Nobody knows whether the token was used up.
@@ -117,7 +119,7 @@ extension ProviderOutcome {
         case (502, _), (504, _): return .unknown(.lost)
         case (500..., _), (_, "temporarily_unavailable"), (_, "server_error"):
             return .failed(.unavailable, retryAfter: retryAfter)
-        case (200..<300, _), (400..<500, _): return .rejected
+        case (200..<300, _), (400..<500, _): return .rejected(isExplained: members?.value("error") != nil)
         default: return .failed(.unreadable, retryAfter: retryAfter)
         }
     }

@@ -138,15 +138,18 @@ struct RefreshState {
             if stored.token.refreshToken != nil { mayRepeat = tokens.keeps(stored.token.refreshToken) }
             (holds[login], rejected) = (nil, nil)
         case .refused: (holds[login], rejected) = (nil, nil)
-        case .rejected:
-            // Two logins in a row: some providers reject everything like this while the secret is wrong.
-            isTrouble = hadFailed || rejected.map { $0 != login } ?? false
-            if isTrouble {
+        case .rejected(let isExplained):
+            // Two logins in a row without a reason: some providers reject everything like this while the secret is wrong. A login that
+            // was rejected before says nothing new.
+            let isNew = holds[login] == nil && !isExplained
+            if isNew, rejected != nil {
+                isTrouble = true
                 pause(.rejected, nil, at: now)
             } else {
+                isTrouble = !isExplained && fault == .rejected
                 counts.failed[ProviderFault.rejected.rawValue, default: 0] += 1
             }
-            rejected = login
+            if isNew { rejected = login }
             hold(stored, at: now)
         case .failed(let fault, let retryAfter):
             isTrouble = true

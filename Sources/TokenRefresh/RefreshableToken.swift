@@ -50,9 +50,9 @@ struct RefreshableToken: Sendable {
         guard isOfFacebook || refreshToken != nil else { return nil }
     }
 
-    /// The token info as whoever is given no refresh token sees it.
-    var withoutRefreshToken: [UInt8] {
-        members.text(with: [(isDictionary ? Key.refreshToken : Key.oauthRefreshToken, nil)])
+    /// A token info as whoever is given no refresh token sees it.
+    static func withoutRefreshTokens(_ info: [UInt8]) -> [UInt8] {
+        JSONMembers(info)?.text(with: [(Key.refreshToken, nil), (Key.oauthRefreshToken, nil)]) ?? info
     }
 
     /// The names in the dictionary, as `TokenInformation` of the client library has them, and in a provider's answer.
@@ -163,9 +163,10 @@ struct RefreshableToken: Sendable {
 }
 
 /// A token info that could be refreshed if it had a refresh token, as those send it who are given none.
-struct BareToken {
+struct BareToken: Sendable {
     private typealias Key = RefreshableToken.Key
 
+    let info: [UInt8]
     private let members: JSONMembers
     private let accessToken: (name: String, value: [UInt8])
     private let refreshTokenName: String
@@ -177,17 +178,19 @@ struct BareToken {
         let name = isDictionary ? Key.token : Key.oauthToken
         refreshTokenName = isDictionary ? Key.refreshToken : Key.oauthRefreshToken
         guard let value = members.string(name), members.string(refreshTokenName) == nil else { return nil }
-        (self.members, accessToken) = (members, (name, value))
+        (self.info, self.members, accessToken) = (info, members, (name, value))
     }
 
-    /// The token info with the refresh token and the mark of what is stored; nil if that is another login, or has none.
-    func completed(from stored: [UInt8]) -> [UInt8]? {
+    /// The token info with the refresh token of what is stored; nil if that is another login, or has none.
+    ///
+    /// - Parameter knowsMark: Whether this one's mark counts, or its having none; otherwise the stored one stays.
+    func completed(from stored: [UInt8], knowsMark: Bool) -> [UInt8]? {
         guard let stored = JSONMembers(stored), stored.string(accessToken.name) == accessToken.value,
             stored.string(refreshTokenName) != nil
         else { return nil }
         return members.text(with: [
             (refreshTokenName, stored.value(refreshTokenName)),
-            (Key.mark, stored.value(Key.mark) ?? members.value(Key.mark)),
+            (Key.mark, knowsMark ? members.value(Key.mark) : stored.value(Key.mark) ?? members.value(Key.mark)),
         ])
     }
 }

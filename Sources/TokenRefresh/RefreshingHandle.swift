@@ -1,4 +1,5 @@
 #if TokenRefresh
+import System
 import TokenStore
 
 /// A loop's handle of the store, through which tokens are refreshed when they are read.
@@ -85,14 +86,13 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     ///
     /// - Parameter advice: The advice for a token that has expired; nil if the read may wait for it instead.
     private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
-        guard case .found(let info, let writtenAt, let until, let version) = fetched,
-            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider)
-        else { return fetched }
-        let shown = hidesRefreshTokens ? stored.token.withoutRefreshToken : info
+        guard case .found(let info, let writtenAt, let until, let version) = fetched else { return fetched }
+        let shown = hidesRefreshTokens ? RefreshableToken.withoutRefreshTokens(info) : info
         let now = inner.unixTime
-        guard let dueAt = stored.token.dueAt, read.limit < .max else {
-            return .found(shown, writtenAt: writtenAt, until: until, version: version)
-        }
+        guard read.limit < .max,
+            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider),
+            let dueAt = stored.token.dueAt
+        else { return .found(shown, writtenAt: writtenAt, until: until, version: version) }
         guard dueAt <= now else {
             return .found(shown, writtenAt: writtenAt, until: min(until, dueAt), version: version)
         }
@@ -123,6 +123,9 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Writing
 
+    /// For how long a write may wait for its turn: its client may have stored something else since, through another server.
+    private static let writeTime = Duration.seconds(1)
+
     /// Stores a token info.
     ///
     /// Who is given no refresh token sends none back. So if its access token is the one that is stored, the stored refresh token
@@ -131,43 +134,56 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
-        func pass(_ info: [UInt8], _ condition: WriteCondition, _ completion: Completion<TokenVersion>) {
-            inner.store(info, under: id, writtenAt: writtenAt, if: condition, completion: completion)
-        }
         guard hidesRefreshTokens, !condition.keepsNewer, let new = BareToken(tokenInfo) else {
-            return pass(tokenInfo, condition, completion)
+            return inner.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
         }
-        func store(over found: Fetched) {
-            var (info, version) = (tokenInfo, TokenVersion?.none)
-            if case .found(let former, _, _, let formerVersion) = found {
-                (info, version) = (new.completed(from: former) ?? tokenInfo, formerVersion)
+        complete(new, under: id, writtenAt, condition, .now + Nanoseconds(Self.writeTime), completion)
+    }
+
+    /// Stores a token with the refresh token of the one that is stored, if it is of the same login.
+    ///
+    /// It reads first, and what it writes depends on that version: if something else is stored meanwhile, it begins anew.
+    private func complete(
+        _ new: BareToken, under id: [UInt8], _ writtenAt: Int64?, _ condition: WriteCondition,
+        _ deadline: MonotonicTime, _ completion: Completion<TokenVersion>
+    ) {
+        func write(over found: Result<Fetched, StoreError>) {
+            var (info, match) = (new.info, condition.match)
+            switch found {
+            case .success(.found(let stored, _, _, let version)):
+                match = match.holds(for: version) ? .oneOf([version]) : .oneOf([])
+                // A writer that knows this version has seen its mark.
+                let knowsMark = if case .oneOf = condition.match { true } else { false }
+                info = new.completed(from: stored, knowsMark: knowsMark) ?? info
+            case .success: match = match.holds(for: nil) ? .missing : .oneOf([])
+            // A row that does not open is replaced.
+            case .failure(.sealing): break
+            case .failure(let error): return completion(.failure(error))
             }
-            guard condition.match.holds(for: version) else { return pass(tokenInfo, condition, completion) }
-            let unchanged = WriteCondition(match: version.map { .oneOf([$0]) } ?? .missing, session: condition.session)
-            pass(
-                info, unchanged,
-                Completion(for: Waiter(completion)) { [self] outcome in
-                    // Something else was stored since it was read.
-                    guard case .failure(.preconditionFailed) = outcome, completion.isAwaited else {
-                        return completion(outcome)
+            inner.store(
+                info, under: id, writtenAt: writtenAt, if: WriteCondition(match: match, session: condition.session),
+                completion: Completion(for: Waiter(completion)) { [self] outcome in
+                    guard case .failure(.preconditionFailed(let current)) = outcome, completion.isAwaited,
+                        condition.match.holds(for: current)
+                    else { return completion(outcome) }
+                    guard .now < deadline else {
+                        return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
                     }
-                    self.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
-                    inner.flush()
+                    complete(new, under: id, writtenAt, condition, deadline, completion)
                 })
         }
         do throws(StoreError) {
             let found = try inner.fetch(id, upTo: .max, if: nil) {
-                Completion(for: Waiter(completion)) { [inner] outcome in
-                    switch outcome {
-                    case .success(let found): store(over: found)
-                    case .failure(let error): completion(.failure(error))
+                Completion(for: Waiter(completion)) { found in
+                    guard .now < deadline else {
+                        return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
                     }
-                    inner.flush()
+                    write(over: found)
                 }
             }
-            if let found { store(over: found) }
+            if let found { write(over: .success(found)) }
         } catch {
-            completion(.failure(error))
+            write(over: .failure(error))
         }
     }
 

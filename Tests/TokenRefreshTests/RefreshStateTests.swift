@@ -138,7 +138,7 @@ import TokenStore
         var now = 0
         for pause in [60, 120, 240, 480, 960, 1_920, 3_840, 3_840] {
             #expect(state.decide(about: a, waits: true, at: after(now)) == .exchange)
-            let isNews = state.note(.rejected, for: a, at: after(now))
+            let isNews = state.note(.rejected(isExplained: false), for: a, at: after(now))
             #expect(!isNews)
             end(a.id, &state)
             #expect(state.decide(about: a, waits: true, at: after(now + pause - 1)) == .advise(.later))
@@ -151,8 +151,13 @@ import TokenStore
         #expect(state.decide(about: new, waits: true, at: after(now - 1)) == .exchange)
         // Two logins in a row: it may reject all of them.
         end(new.id, &state)
-        let isNews = state.note(.rejected, for: new, at: after(now))
-        #expect(isNews && state.fault == .rejected)
+        let isExplained = state.note(.rejected(isExplained: true), for: try stored("explained"), at: after(now))
+        #expect(!isExplained)
+        let isNews = state.note(.rejected(isExplained: false), for: new, at: after(now))
+        #expect(isNews && state.fault == .rejected && state.failures == 1)
+        // A login that was rejected before says nothing new.
+        let isAgain = state.note(.rejected(isExplained: false), for: a, at: after(now))
+        #expect(!isAgain && state.failures == 1)
         #expect(state.decide(about: b, waits: true, at: after(now)) == .advise(.later))
         #expect(state.decide(about: b, waits: true, at: after(now + 1)) == .exchange)
         end(b.id, &state)

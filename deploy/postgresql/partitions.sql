@@ -5,10 +5,11 @@
 --
 --     psql -d tokens -f partitions.sql
 --
--- Servers may run meanwhile: a trigger repeats their writes in the new table, which takes the place of the old one at the end, within
--- milliseconds. The disk must have room for a second table. If it is stopped, by an error too, run it again, or give it up:
+-- Servers may run meanwhile: a trigger repeats their writes in the new table, which takes the place of the old one at the end. The disk
+-- must have room for a second table. If it stops, as when a backup has locked the table for longer than two seconds, run it again, with
+-- the same number of parts; it begins with the first page, and passes quickly over what is copied. To give it up:
 --
---     psql -d tokens -c 'DROP TABLE token_divided CASCADE' -c 'DROP FUNCTION divide_token CASCADE'
+--     psql -1 -d tokens -c "SET LOCAL lock_timeout = '2s'" -c 'DROP FUNCTION divide_token CASCADE' -c 'DROP TABLE token_divided'
 --
 -- Another number of parts: psql -v parts=16 -d tokens -f partitions.sql
 
@@ -17,23 +18,37 @@
 \else
     \set parts 64
 \endif
+-- The new table needs the same owner.
+SELECT format('SET ROLE %I', pg_get_userbyid(relowner)) FROM pg_class WHERE oid = 'token'::regclass \gexec
 SELECT relkind = 'p' AS is_divided FROM pg_class WHERE oid = 'token'::regclass \gset
 \if :is_divided
     \echo The table of tokens is divided already.
     DROP TABLE IF EXISTS token_undivided;
     \quit
 \endif
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_new_key') THEN
+        RAISE 'the tables are not up to date: run token-cache migrate first';
+    END IF;
+END $$;
 
 -- Servers' statements would wait behind a longer one.
 SET lock_timeout = '2s';
 
 BEGIN;
+-- Without the trigger, an earlier attempt's table has missed writes.
+SELECT 'DROP TABLE IF EXISTS token_divided'
+WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'divide') \gexec
 CREATE TABLE IF NOT EXISTS token_divided (LIKE token INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (key)) PARTITION BY HASH (key);
 SELECT format('CREATE TABLE IF NOT EXISTS token_%s PARTITION OF token_divided FOR VALUES WITH (MODULUS %s, REMAINDER %s) %s', part, :parts,
     part, 'WITH (' || nullif(array_to_string(reloptions, ', '), '') || ')')
 FROM pg_class, generate_series(0, :parts - 1) AS part WHERE oid = 'token'::regclass \gexec
-SELECT format('GRANT %s ON token_divided TO %I', privilege_type, rolname)
-FROM pg_class, aclexplode(relacl) JOIN pg_roles ON pg_roles.oid = grantee WHERE pg_class.oid = 'token'::regclass AND grantee <> relowner \gexec
+SELECT format('GRANT %s ON token_divided TO %s', privilege_type, coalesce(quote_ident(rolname), 'PUBLIC'))
+FROM pg_class CROSS JOIN aclexplode(relacl) LEFT JOIN pg_roles ON pg_roles.oid = grantee
+WHERE pg_class.oid = 'token'::regclass AND grantee <> relowner \gexec
+SELECT regexp_replace(pg_get_triggerdef(oid), ' ON \S+ ', ' ON token_divided ')
+FROM pg_trigger AS own WHERE tgrelid = 'token'::regclass AND NOT tgisinternal AND tgname <> 'divide'
+AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token_divided'::regclass AND tgname = own.tgname) \gexec
 CREATE OR REPLACE FUNCTION divide_token() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF TG_OP = 'DELETE' THEN
         DELETE FROM token_divided WHERE key = OLD.key;
@@ -72,15 +87,16 @@ RESET synchronous_commit;
 ANALYZE token_divided;
 
 BEGIN;
+-- In the walk's order. Its place is a page of the old table: the round that is under way visits all tokens of the new one.
+SELECT FROM store FOR UPDATE;
 LOCK TABLE token;
+UPDATE store SET walk = (nullif(walk, '')::jsonb - 'place' || '{"areSessions": false}')::text;
 DROP TRIGGER divide ON token;
 DROP FUNCTION divide_token;
-SELECT string_agg(pg_get_triggerdef(oid), ';') AS triggers FROM pg_trigger WHERE tgrelid = 'token'::regclass AND NOT tgisinternal \gset
 ALTER TABLE token RENAME TO token_undivided;
 ALTER INDEX token_pkey RENAME TO token_undivided_pkey;
 ALTER TABLE token_divided RENAME TO token;
 ALTER INDEX token_divided_pkey RENAME TO token_pkey;
-:triggers;
 COMMIT;
 
 DROP TABLE token_undivided;

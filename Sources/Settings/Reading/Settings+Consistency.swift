@@ -183,6 +183,13 @@ extension Settings {
 extension Settings {
     /// Refuses to refresh tokens if settings are missing without which that cannot work.
     func checkRefresh() throws(SettingsError) {
+        if refresh.hidesRefreshTokens, refresh.provider == nil || refresh.provider == .facebook {
+            throw .contradiction(
+                """
+                refresh.hide_refresh_tokens is on, and refresh.provider is \(refresh.provider?.rawValue ?? "off"): nobody could use the \
+                refresh tokens that the server hides; set refresh.provider to oauth2 or oauth2-post, or turn this off
+                """)
+        }
         guard let provider = refresh.provider else { return }
         func refuse(_ reason: String) -> SettingsError {
             .contradiction("refresh.provider is \(provider.rawValue), and \(reason)")

@@ -21,6 +21,9 @@ enum RefreshLease {
         SHA256.hexadecimal(token) + " " + device
     }
 
+    /// The token must not be sent to the provider again; see `spent`.
+    struct IsSpent: Error {}
+
     /// The value that a server leaves which refreshes tokens: the provider has refused this token, or may have used it up.
     static func spent(_ token: String) -> String { text(for: token, of: "spent") }
 }
@@ -53,7 +56,7 @@ extension TokenCaching {
     ///   - device: Stands for this device.
     ///   - isOver: Whether nobody wants the refresh any more.
     /// - Returns: What is there: the old token, to be refreshed, with a lease if that is this device's; or something newer.
-    /// - Throws: `TokenSessionError.invalidGrant` if the old token must not be sent to the provider again.
+    /// - Throws: `RefreshLease.IsSpent`.
     func beginRefresh(
         of old: TokenInformation, by device: String, clock: any Clock<Duration>,
         unless isOver: @Sendable () async -> Bool
@@ -85,6 +88,9 @@ extension RemoteTokenCache {
         while true {
             var found = try await fetchVersion()
             var isPossible = await !isOver()
+            if isPossible, found.lease == RefreshLease.spent(old.token), found.information?.token == old.token {
+                throw RefreshLease.IsSpent()
+            }
             switch (found.content, found.base) {
             // A weak entity tag never matches.
             case (.token(let token), .version(let tag)):
@@ -97,7 +103,6 @@ extension RemoteTokenCache {
                 found.lease = nil
                 return found
             }
-            if found.lease == RefreshLease.spent(old.token) { throw TokenSessionError.invalidGrant }
             if found.base != seen { (seen, waited, pause) = (found.base, .zero, .milliseconds(250)) }
             if let other = found.lease, other != lease, waited < RefreshLease.time {
                 try await clock.sleep(for: pause)

@@ -149,7 +149,7 @@ extension TokenSession {
                 begun = try await cache.beginRefresh(of: old, by: asked.device, clock: clock) {
                     await self.life != asked.life
                 }
-            } catch TokenSessionError.invalidGrant {
+            } catch is RefreshLease.IsSpent {
                 if life == asked.life {
                     dead = old.datedHash
                     keepRefused(old)

@@ -77,7 +77,7 @@ enum Statement: String, CaseIterable {
     /// A condition, which fails on a standby.
     ///
     /// As a subquery it is evaluated once, even if no row is found.
-    private static let onPrimary = "(SELECT pg_current_wal_lsn()) IS NOT NULL"
+    static let onPrimary = "(SELECT pg_current_wal_lsn()) IS NOT NULL"
 
     /// In the order in which `StoredToken` reads them.
     static let columns = "key, version, written_at, expires_at, key_number, value"

@@ -31,10 +31,11 @@ struct StoreRow: Sendable, Hashable {
         else { return nil }
         var row = StoreRow(schemaVersion: Int(version))
         guard row.schemaVersion == Schema.version else { return row }
+        // A pooler may send reads to a standby, where the row may be missing what a server has just written.
         let result = try connection.run(
             """
             SELECT key_ring, is_sealed, sealing_key, looked_at, number, fingerprint
-            FROM store LEFT JOIN sealing_key ON number > 0 WHERE one = 1
+            FROM store LEFT JOIN sealing_key ON number > 0 WHERE one = 1 AND \(Statement.onPrimary)
             """)
         guard result.rowCount > 0 else { return nil }
         row.keyRing = result.isNull(0, 0) ? nil : result.bytes(0, 0)

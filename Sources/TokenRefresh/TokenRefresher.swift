@@ -168,16 +168,17 @@ package final class TokenRefresher: Sendable {
 
     /// Stores the provider's answer, or drops it if the user has logged in anew or was removed.
     ///
-    /// - Parameter begun: When the exchange began, in seconds since 1970. The token is dated a second earlier: a user who has left
-    ///   Facebook's app since has not come back by the exchange.
+    /// - Parameter begun: When the exchange began, in seconds since 1970. A token of Facebook's is dated a second earlier: a user who
+    ///   has left the app since has not come back by the exchange.
     private func store(
         _ tokens: ProviderTokens, for stored: StoredToken, over marked: TokenVersion, begun: Int64
     ) async {
         var (token, version) = (stored.token, marked)
+        let date = provider.kind == .facebook ? begun - 1 : nil
         while true {
-            let text = token.refreshed(by: tokens, at: begun)
+            let text = token.refreshed(by: tokens, at: await unixTime)
             // Tried for long while the store fails, because the former refresh token may be dead.
-            switch await put(text, of: stored.id, over: version, writtenAt: begun - 1, attempts: 300) {
+            switch await put(text, of: stored.id, over: version, writtenAt: date, attempts: 300) {
             case .stored:
                 state.withLock { $0.counts.refreshed += 1 }
                 return record(.ok, stored)

@@ -50,7 +50,7 @@ struct RefreshableToken: Sendable {
         guard isOfFacebook || refreshToken != nil else { return nil }
     }
 
-    /// A token info as whoever is given no refresh token sees it.
+    /// A token info as clients see it that are not given refresh tokens.
     static func withoutRefreshTokens(_ info: [UInt8]) -> [UInt8] {
         JSONMembers(info)?.text(with: [(Key.refreshToken, nil), (Key.oauthRefreshToken, nil)]) ?? info
     }
@@ -104,7 +104,7 @@ struct RefreshableToken: Sendable {
         return text == digest + Self.spent ? .spent : .underWay
     }
 
-    /// Stands for this state of this login: what is sent to the provider.
+    /// Identifies the login in its present state: a hash of the token that is sent to the provider.
     var loginDigest: [UInt8] {
         let sent = refreshToken ?? accessToken
         return SHA256Digest.digest(of: sent.span)
@@ -162,7 +162,7 @@ struct RefreshableToken: Sendable {
     }
 }
 
-/// A token info that could be refreshed if it had a refresh token, as those send it who are given none.
+/// A token info without a refresh token, as a client sends it that was not given one.
 struct BareToken: Sendable {
     private typealias Key = RefreshableToken.Key
 
@@ -181,9 +181,9 @@ struct BareToken: Sendable {
         (self.info, self.members, accessToken) = (info, members, (name, value))
     }
 
-    /// The token info with the refresh token of what is stored; nil if that is another login, or has none.
+    /// This token info with the stored refresh token added; nil if another login is stored, or one without a refresh token.
     ///
-    /// - Parameter knowsMark: Whether this one's mark counts, or its having none; otherwise the stored one stays.
+    /// - Parameter knowsMark: Whether this token info's mark, or the lack of one, replaces the stored mark.
     func completed(from stored: [UInt8], knowsMark: Bool) -> [UInt8]? {
         guard let stored = JSONMembers(stored), stored.string(accessToken.name) == accessToken.value,
             stored.string(refreshTokenName) != nil

@@ -123,13 +123,13 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Writing
 
-    /// For how long a write may wait for its turn: its client may have stored something else since, through another server.
+    /// How long a write may wait for its turn; after that, its client may have stored something else through another server.
     private static let writeTime = Duration.seconds(1)
 
     /// Stores a token info.
     ///
-    /// Who is given no refresh token sends none back. So if its access token is the one that is stored, the stored refresh token
-    /// stays. With another access token, it is another login.
+    /// A client that is not given refresh tokens sends none back. So the stored refresh token stays if the access token is the one
+    /// that is stored; with another access token, it is another login.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
@@ -148,6 +148,9 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         _ deadline: MonotonicTime, _ completion: Completion<TokenVersion>
     ) {
         func write(over found: Result<Fetched, StoreError>) {
+            guard .now < deadline else {
+                return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
+            }
             var (info, match) = (new.info, condition.match)
             switch found {
             case .success(.found(let stored, _, _, let version)):
@@ -166,20 +169,12 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
                     guard case .failure(.preconditionFailed(let current)) = outcome, completion.isAwaited,
                         condition.match.holds(for: current)
                     else { return completion(outcome) }
-                    guard .now < deadline else {
-                        return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
-                    }
                     complete(new, under: id, writtenAt, condition, deadline, completion)
                 })
         }
         do throws(StoreError) {
             let found = try inner.fetch(id, upTo: .max, if: nil) {
-                Completion(for: Waiter(completion)) { found in
-                    guard .now < deadline else {
-                        return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
-                    }
-                    write(over: found)
-                }
+                Completion(for: Waiter(completion)) { write(over: $0) }
             }
             if let found { write(over: .success(found)) }
         } catch {

@@ -14,7 +14,7 @@ package enum Fetched: Sendable {
     case longer
 }
 
-/// What a client may do whose token has expired; the word is part of the answer.
+/// What a client whose token has expired can do; the raw value is that of the header `Token-Refresh`.
 package enum RefreshAdvice: String, Sendable {
     /// The token may be refreshed soon.
     case later

@@ -48,11 +48,11 @@ package struct RefreshMetrics: Sendable {
     /// Exchanges by outcome.
     package struct Counts: Sendable {
         package var refreshed: UInt64 = 0
-        /// The provider's answer was dropped, as something else was stored or the token was removed meanwhile.
+        /// The provider's answer was dropped because the token was replaced or removed meanwhile.
         package var superseded: UInt64 = 0
         /// The provider says that the token is dead.
         package var refused: UInt64 = 0
-        /// The user has to log in again, as nobody knows whether the token was used up, or the answer could not be stored.
+        /// Nobody knows whether the token was used up, or the provider's answer could not be stored: the user has to log in again.
         package var lost: UInt64 = 0
         /// Those that may be tried again, by reason.
         package var failed: [String: UInt64] = [:]

@@ -22,7 +22,7 @@ struct HistoryFigure: Sendable {
         rate("get") { $0.gets },
         rate("post") { $0.requests { $0.method == .post } },
         rate("other") { $0.requests { $0.method != .get && $0.method != .post } },
-        // Answers with a status from 400 on, or an error code other than 50002.
+        // Answers with status 400 or higher, or with an error code other than 50002.
         rate("errors", isPeak: true) { $0.requests { [.refused, .failed].contains($0.outcome.kind) } },
         // Answers with 50001 or a status from 500 on.
         rate("failures", isPeak: true) { $0.requests { $0.outcome.kind == .failed } },

@@ -127,7 +127,7 @@ final class OfflineSQLiteStore {
         let known = max(former.erasures, erased)
         let found = erasures.reduce(0) { $0 + $1.count }
         replacement.missingErasures = max(0, known - found)
-        // Later writes must get larger versions than all rows of the replaced store, and than all erasures.
+        // Later writes must get higher versions than any row of the replaced store and any erasure.
         let limit = erasures.reduce(former.versionLimit) { max($0, $1.last?.rawValue ?? 0) }
         try StoreError.writing { () throws(SQLiteError) in
             // Otherwise a new key could get the number of one that the ring lacks.

@@ -19,7 +19,7 @@ package enum SessionSecret {
         text.count == textLength && text.equals(ByteRange(0, prefix.utf8CodeUnitCount), prefix)
     }
 
-    /// The secret of a text; nil if it is not one that `text(of:)` makes.
+    /// Reads a secret from its text; nil if the text cannot have come from `text(of:)`.
     static func secret(of text: Span<UInt8>) -> [UInt8]? {
         isText(text) ? Base64URL.decode(text.extracting(droppingFirst: prefix.utf8CodeUnitCount)) : nil
     }

@@ -3,7 +3,7 @@ import HTTP
 import JSON
 package import System
 
-/// A message of Facebook's about a user of the app, as the form field `signed_request` has it.
+/// What Facebook says about a user of the app: the contents of the form field `signed_request`.
 ///
 /// It is base64url of an HMAC-SHA-256, a dot, and base64url of a JSON object, which the HMAC covers as it is encoded
 /// (developers.facebook.com/docs/development/create-an-app/app-dashboard/data-deletion-callback).

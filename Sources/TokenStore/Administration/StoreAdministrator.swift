@@ -18,7 +18,7 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: The maximum number of rows; fewer are returned when they are large.
     func page(after cursor: String?, limit: Int) async throws(StoreError) -> TokenPage
 
-    /// Figures that cost little; the number of tokens may be an estimate.
+    /// Figures that are cheap to read; the number of tokens may be an estimate.
     func statistics() async throws(StoreError) -> StoreStatistics
 
     /// Walks over all rows in a round that begins now and makes no pauses, while the store is in use; see `WalkState`.

@@ -205,6 +205,10 @@ import Testing
                 try client.send("one")
                 for _ in 0..<3 { try client.updateKey() }
                 try client.send("two")
+                // Closing before the server's session tickets are read would reset the connection.
+                shutdown(descriptor, Int32(SHUT_WR))
+                var byte: UInt8 = 0
+                while unsafe recv(descriptor, &byte, 1, 0) != 0 { usleep(1_000) }
             }
             #expect(try await steps.reduce(0, +) == 5)
         }

@@ -1,4 +1,5 @@
 """Each limit at its edge: the largest allowed value is served, one more is refused."""
+import contextlib
 import ssl
 import subprocess
 
@@ -201,19 +202,23 @@ def client_hello():
 
 
 @pytest.mark.parametrize("loops", [1, 2])
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
 @pytest.mark.parametrize("over_tls, begun", [
     (True, client_hello()), (True, client_hello()[:100]), (True, b""), (False, b"GET /tok"), (False, b""), (False, b"\0\r\n"),
     (False, lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 9", body=b"a=")),
 ], ids=["hello", "half a hello", "nothing over TLS", "half a head", "nothing", "rubbish", "half a body"])
-def test_clients_that_were_never_answered_make_room_before_those_that_were(serve, tmp_path, loops, over_tls, begun):
+def test_clients_that_were_never_answered_make_room_before_those_that_were(
+        serve, tmp_path, loops, at_once, over_tls, begun):
     server = serve({
         **ADMINISTRATION, **tls_settings(make_certificate(tmp_path)), "listen": ["127.0.0.1:0", "https://127.0.0.1:0"],
         "loops": loops, "limits": {"connections": 40}})
     known = [open_and_use(server) for _ in range(20)]
     flood = []
-    for _ in range(150):
-        flood.append(Connection(server.addresses[1 if over_tls else 0]))
-        flood[-1].send_while_possible(begun)
+    # At once, the newest ones take the places that were made for those before them.
+    with server.paused() if at_once else contextlib.nullcontext():
+        for _ in range(150):
+            flood.append(Connection(server.addresses[1 if over_tls else 0]))
+            flood[-1].send_while_possible(begun)
     until(lambda: metrics(server)["token_cache_connections_accepted_total"] == 170)
     until(lambda: is_served(server))
     for connection in known:

@@ -18,8 +18,10 @@ final class ConnectionDistributor: Sendable {
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
-    /// How many rounds close connections that were never answered before an idle one is closed.
-    private static let rounds = 8
+    /// An idle connection is closed after this many rounds in a row without one that was never answered.
+    private static let vainRounds = 8
+    /// An idle connection is closed after this many rounds in any case: newer connections may take each place that is made.
+    private static let mostRounds = 64
     /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))
 
@@ -70,7 +72,7 @@ final class ConnectionDistributor: Sendable {
         }
         let context = isServed ? context(with: <) : context(with: >)
         context.expectConnection()
-        if context === acceptor, isServed || context.makeRoom(.expendable) {
+        if context === acceptor, isServed || context.makeRoom(.expendable) == .found {
             return context.take(descriptor, from: peer, through: listener, isRefused: false)
         }
         if isServed {
@@ -92,19 +94,34 @@ final class ConnectionDistributor: Sendable {
     /// - Returns: Whether the new one is served.
     private func makeRoom() async -> Bool {
         // What is closed in one round makes room in a later one: a handshake that ends early takes some turns to be gone.
-        let rounds = Array(repeating: WaitTraits.expendable, count: Self.rounds) + [.idle]
-        for trait in rounds {
-            for context in contexts {
-                let isServed = await Task(executorPreference: context.loop) {
-                    // After the first yield the loop asks for events, up to the 256 that it takes at a time. It has delivered them
-                    // when the second returns, and no longer counts connections that have ended.
-                    for _ in 0..<2 { await Task.yield() }
-                    return context.makeRoom(trait)
-                }.value
-                if isServed { return true }
+        var vainRounds = 0
+        for _ in 0..<Self.mostRounds where vainRounds < Self.vainRounds {
+            switch await makeRoom(.expendable) {
+            case .found: return true
+            case .soon: vainRounds = 0
+            case .none: vainRounds += 1
             }
         }
-        return false
+        return await makeRoom(.idle) == .found
+    }
+
+    /// Asks one loop after the other for room.
+    private func makeRoom(_ trait: WaitTraits) async -> LoopContext.Room {
+        var result = LoopContext.Room.none
+        for context in contexts {
+            let room = await Task(executorPreference: context.loop) {
+                // After the first yield the loop asks for events, up to the 256 that it takes at a time. It has delivered them
+                // when the second returns, and no longer counts connections that have ended.
+                for _ in 0..<2 { await Task.yield() }
+                return context.makeRoom(trait)
+            }.value
+            switch room {
+            case .found: return .found
+            case .soon: result = .soon
+            case .none: break
+            }
+        }
+        return result
     }
 
     /// The context of the loop with the fewest or the most connections.

@@ -154,14 +154,22 @@ package final class LoopContext: @unchecked Sendable {
         ConnectionDriver(connection, isRefused: isRefused, on: self).start(through: listener)
     }
 
+    /// Whether there is room for a new connection.
+    enum Room {
+        /// There is, and the connection counts.
+        case found
+        /// Connections were closed, which are gone in the next turns.
+        case soon
+        /// There is no connection that could be closed.
+        case none
+    }
+
     /// Closes connections with a trait in favour of a new one if there is no room for it.
-    ///
-    /// - Returns: Whether it is served. If not, connections that were closed may make room for it in the next turn.
-    func makeRoom(_ trait: WaitTraits) -> Bool {
-        if totalCount.admit() { return true }
+    func makeRoom(_ trait: WaitTraits) -> Room {
+        if totalCount.admit() { return .found }
         if displacedIn != loop.now || displaced <= 0 { (displacedIn, displaced) = (loop.now, loop.displace(trait)) }
-        displaced -= 1
-        return totalCount.admit()
+        defer { displaced -= 1 }
+        return totalCount.admit() ? .found : displaced > 0 ? .soon : .none
     }
 
     /// Counts a connection that is about to be served here.

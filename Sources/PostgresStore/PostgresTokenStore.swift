@@ -6,7 +6,8 @@ package import TokenStore
 
 /// A store on PostgreSQL, which other servers may use at the same time.
 ///
-/// Each handle has its own connections to the primary, in pipeline mode. Rows are sealed before they are sent.
+/// The first handles have their own connections to the primary, in pipeline mode; the others use theirs. Rows are sealed before they are
+/// sent.
 package final class PostgresTokenStore: TokenStore {
     private let postgres: PostgresOptions
     private let options: StoreOptions
@@ -16,6 +17,14 @@ package final class PostgresTokenStore: TokenStore {
     private let agreement: StoreAgreement
     private let upkeep: Upkeep
     private let handle: WaitingHandle
+    /// The handles that have connections, and how many use theirs.
+    private let owners = Mutex((handles: [PostgresStoreHandle](), users: 0))
+
+    /// How many handles have connections of their own.
+    ///
+    /// One loop with connections makes more requests than a core of the database answers. If all loops had them, some large servers
+    /// would use up `max_connections`.
+    private static let ownerCount = 2
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
@@ -76,13 +85,21 @@ package final class PostgresTokenStore: TokenStore {
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
         upkeep.start()
-        return try Self.handle(state, postgres, finder, deliver)
+        return try owners.withLock { (owners) throws(StoreError) in
+            guard owners.handles.count == Self.ownerCount else {
+                let handle = try Self.handle(state, postgres, finder, deliver)
+                owners.handles.append(handle)
+                return handle
+            }
+            owners.users += 1
+            return ForwardingHandle(to: owners.handles[owners.users % Self.ownerCount], deliver: deliver)
+        }
     }
 
     private static func handle(
         _ state: PostgresState, _ postgres: PostgresOptions, _ finder: PrimaryFinder,
         _ deliver: @escaping WaitingHandle.Deliver
-    ) throws(StoreError) -> any StoreHandle {
+    ) throws(StoreError) -> PostgresStoreHandle {
         try Result { () throws(SystemError) in
             try PostgresStoreHandle(state, postgres, finder, deliver: deliver)
         }

@@ -192,6 +192,15 @@ package struct Completion<Value> {
     }
 
     package func callAsFunction(_ outcome: Result<Value, StoreError>) { take(outcome) }
+
+    /// Takes the outcome of a request, or its error, unless it comes later.
+    package func telling(_ request: () throws(StoreError) -> Value?) {
+        do throws(StoreError) {
+            if let outcome = try request() { self(.success(outcome)) }
+        } catch {
+            self(.failure(error))
+        }
+    }
 }
 
 /// Waits for the outcome of a request to a store, and may stop waiting, like a client that disconnects.

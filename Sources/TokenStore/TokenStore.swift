@@ -40,8 +40,8 @@ package protocol TokenStore: Sendable {
 
     /// Opens a handle for one thread.
     ///
-    /// - Parameter deliver: Runs a closure on the handle's thread, soon; called from any thread. Stores that finish
-    ///   their work elsewhere return the outcomes through it, one call for many writes.
+    /// - Parameter deliver: Runs a closure on the handle's thread, soon, and then the handle's `flush`; called from any thread. Stores
+    ///   that finish their work elsewhere return the outcomes through it, one call for many writes.
     func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle

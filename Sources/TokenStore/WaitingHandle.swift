@@ -25,7 +25,12 @@ package actor WaitingHandle {
     package var handle: any StoreHandle {
         get throws(StoreError) {
             if let opened { return opened }
-            let handle = try open { [executor] work in executor.run(work) }
+            let handle = try open { [executor, weak self] work in
+                executor.run { [weak self] in
+                    work()
+                    self?.assumeIsolated { $0.opened?.flush() }
+                }
+            }
             if let descriptor = handle.descriptor {
                 polling = try DescriptorPolling(descriptor, on: executor) { [weak self] in
                     self?.assumeIsolated { $0.proceed() }

@@ -100,6 +100,13 @@ def failing_calls_library(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def five_loops(tmp_path_factory):
+    """The environment of a server with five loops, of which only two have connections to a database."""
+    library = compile_library(tmp_path_factory.mktemp("cores"), Path(__file__).parent / "shim" / "many_cores.c")
+    return {"LD_PRELOAD": str(library), "CORES": "5"}
+
+
+@pytest.fixture(scope="session")
 def lasting_certificate(tmp_path_factory):
     """A certificate for localhost and its key, as paths."""
     return make_certificate(tmp_path_factory.mktemp("certificate"), days=100)

@@ -13,11 +13,11 @@ from server_process import until
 SERVERS = 3
 
 
-def test_failovers_lose_nothing_and_no_read_goes_back(replicated_postgres, store_on, is_long):
+def test_failovers_lose_nothing_and_no_read_goes_back(replicated_postgres, store_on, five_loops, is_long):
     databases = replicated_postgres(standbys=2, has_network=True, has_small_disks=True)
     faults = FAULTS * (15 if is_long else 1)
     store = store_on(databases)
-    servers = [store.serve(f"server{number}") for number in range(SERVERS)]
+    servers = [store.serve(f"server{number}", environment=five_loops if number else None) for number in range(SERVERS)]
     with Load(servers) as load:
         for fault in faults:
             load.go_on()

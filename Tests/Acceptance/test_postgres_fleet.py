@@ -93,8 +93,8 @@ def primary_with_two_standbys(replicated_postgres):
 
 
 @pytest.fixture(name="server")
-def server_of_the_databases(databases, store_on):
-    server = store_on(databases).serve("server")
+def server_of_the_databases(databases, store_on, five_loops):
+    server = store_on(databases).serve("server", environment=five_loops)
     assert server.post("me", "first") == STORED
     return server
 
@@ -122,6 +122,7 @@ def test_the_page_shows_the_database_and_its_failover(databases, server, page):
         "POST, until the database has it", "To the database and back", "Waiting for the database"]
     # Panels of a store on this machine.
     assert not {"Shares of GET", "Commit to the disk", "Tokens stored"} & set(panels(page))
+    assert "5 loops" in server.log()
     until(lambda: shown(page)["connections, of wanted"] == "4 of 4")
     rows = shown(page)
     assert (rows["primary"], rows["software"].partition(" ")[0]) == (f"{old.address}:{old.port}", "PostgreSQL")

@@ -1,7 +1,10 @@
 #if PostgreSQL
 import StoreConformance
+import Synchronization
+import System
 import TestSupport
 import Testing
+import TokenStore
 
 @testable import PostgresStore
 
@@ -11,6 +14,18 @@ import Testing
     func `a store on PostgreSQL does what every store does`(_ behaviour: StoreConformance.Behaviour) async throws {
         let database = try TestDatabase()
         try await behaviour.check { change in try PostgresTokenStore(database, change: change) }
+    }
+
+    @Test(arguments: StoreConformance.behaviours)
+    func `so does one through the connections of another loop`(_ behaviour: StoreConformance.Behaviour) async throws {
+        let database = try TestDatabase()
+        let loops = Mutex<[ThreadHandoff<DescriptorPolling>]>([])
+        try await behaviour.check { change in
+            let store = try PostgresTokenStore(database, change: change)
+            let opened = try store.openHandlesWithConnections()
+            loops.withLock { $0 += opened }
+            return store
+        }
     }
 }
 #endif

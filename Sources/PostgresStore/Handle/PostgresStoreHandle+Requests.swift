@@ -74,9 +74,7 @@ extension PostgresStoreHandle {
     // MARK: - Sessions
 
     func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        // Until the store is open, there are no keys.
-        if let refusal = state.refusal { throw refusal }
-        return rows.coder.sessionKey(of: secret)
+        try rows.sessionKey(of: secret)
     }
 
     func findSession(

@@ -24,6 +24,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// Operations that the timer will send again.
     var delayed: [Operation] = []
     private var operationCount: UInt64 = 0
+    /// What is done once the turn's operations were sent.
+    var atEndOfTurn: [() -> Void] = []
 
     init(
         _ state: PostgresState, _ options: PostgresOptions, _ finder: PrimaryFinder,
@@ -97,6 +99,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             hasSent = true
         }
         if hasSent { renewProof() }
+        let work = atEndOfTurn
+        atEndOfTurn = []
+        for step in work { step() }
     }
 
     private func send(_ index: Int) {

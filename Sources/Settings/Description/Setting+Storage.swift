@@ -90,8 +90,8 @@ extension Setting {
         Setting(
             "store.connections", \.store.connections, .number(1...64), takesEffect: .atStart,
             """
-            The number of connections that each loop keeps to the database of store.url. The database must allow so many for all
-            loops of all servers, and a few more for commands (max_connections).
+            The number of connections that each of two event loops keeps to the database of store.url; the other loops use these.
+            The database must allow them and two more for each server (max_connections).
             """
         ),
         Setting(

@@ -1,6 +1,7 @@
 #if PostgreSQL
 import Cryptography
 import Glibc
+import Synchronization
 import System
 import Testing
 
@@ -33,6 +34,31 @@ extension PostgresTokenStore {
     }
 }
 
+extension PostgresTokenStore {
+    /// Opens the handles that have connections; those that are opened next use theirs.
+    ///
+    /// - Returns: What lets them proceed, as long as it is kept.
+    func openHandlesWithConnections() throws -> [ThreadHandoff<DescriptorPolling>] {
+        try (0..<2).map { _ in
+            let executor = BlockingExecutor(label: "loop")
+            let box = HandleBox()
+            let handle = try #require(
+                try makeHandle { work in
+                    executor.run {
+                        work()
+                        box.handle?.flush()
+                    }
+                } as? PostgresStoreHandle)
+            box.handle = handle
+            return ThreadHandoff(
+                try DescriptorPolling(try #require(handle.descriptor), on: executor) {
+                    handle.proceed()
+                    handle.flush()
+                })
+        }
+    }
+}
+
 extension PostgresState {
     /// The key of an id's row, as an SQL literal.
     func key(of id: String) -> String {
@@ -40,6 +66,19 @@ extension PostgresState {
         var key = RowKey()
         coder.key(of: Array(id.utf8), into: &key)
         return "'\\x\(key.bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())'::bytea"
+    }
+}
+
+/// A handle that its own closures use; weak, as it holds them.
+private final class HandleBox: Sendable {
+    private struct Reference {
+        weak var handle: PostgresStoreHandle?
+    }
+    private let reference = Mutex(Reference())
+
+    var handle: PostgresStoreHandle? {
+        get { reference.withLock { $0.handle } }
+        set { reference.withLock { $0.handle = newValue } }
     }
 }
 

@@ -17,7 +17,9 @@ from peers import TokenCache, make_certificate
 from report import described, table
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE
 
-TITLES = ["row", "", "CPU µs/request", "before", "ratio", "half of the pairs", "instructions", "before", "ratio"]
+TITLES = [
+    "row", "", "CPU µs/request", "before", "ratio", "half of the pairs", "instructions", "before", "ratio", "allocations", "before",
+]
 ROWS = [(GET_HIT, {}), (GET_MISS, {}), (GET_UNCACHED, instructions.UNCACHED), (POST, {}), (TLS_GET, {}), (TLS_HANDSHAKE, {})]
 
 
@@ -39,7 +41,7 @@ class Report:
     machine: dict[str, str]
     reference: str
     results: list[Result]
-    instructions: tuple[dict[str, float], dict[str, float]]
+    counts: tuple[dict[str, instructions.Counts], dict[str, instructions.Counts]]
 
 
 def build(repository: Path, reference: str) -> tuple[str, Path]:
@@ -103,7 +105,7 @@ class Comparison:
 def as_text(report: Report) -> str:
     """The report that the benchmark prints."""
     rows = []
-    this, before = report.instructions
+    this, before = report.counts
     for own, other in zip(report.results[::2], report.results[1::2]):
         low, _, high = statistics.quantiles(own.ratios, n=4) if len(own.ratios) > 1 else own.ratios * 3
         row = [
@@ -112,7 +114,10 @@ def as_text(report: Report) -> str:
         ]
         if own.workload in this:
             count, earlier = this[own.workload], before[own.workload]
-            row += [f"{count:,.0f}", f"{earlier:,.0f}", f"{count / earlier:.3f}"]
+            row += [
+                f"{count.instructions:,.0f}", f"{earlier.instructions:,.0f}", f"{count.instructions / earlier.instructions:.3f}",
+                f"{count.allocations:.1f}", f"{earlier.allocations:.1f}",
+            ]
         rows.append(row + [""] * (len(TITLES) - len(row)))
     return (
         f"{described(report.machine)}\n\nThis checkout beside {report.reference}; ratios below 1 are better. Half of the pairs of runs "

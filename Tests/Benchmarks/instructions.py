@@ -1,8 +1,10 @@
-"""Counts a server's instructions for each request with Callgrind; unlike times, they hardly depend on what else the machine does."""
+"""Counts a server's instructions and allocations for each request with Callgrind; unlike times, they hardly depend on what else the
+machine does."""
 
 import re
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import machine
 from client import ask_all
@@ -13,9 +15,19 @@ from workloads import GET_HIT, GET_UNCACHED, LOADING, POST, TLS_GET, Workload
 # Both counts have the same connections, so their difference is that of the requests alone.
 FEW, MANY = 256, 1_280
 TOTAL = re.compile(r"^totals: (\d+)$", re.MULTILINE)
+# A function's name is there only where its number comes first.
+CALL = re.compile(r"^c?fn=\((?P<number>\d+)\)(?: (?P<name>.+))?$|^calls=(?P<count>\d+) ", re.MULTILINE)
+ALLOCATORS = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"}
 UNCACHED = {"TOKEN_CACHE_CACHE_MAX_BYTES": "0"}
 ROWS: list[tuple[Workload, dict[str, str]]] = [(GET_HIT, {}), (GET_UNCACHED, UNCACHED), (POST, {}), (TLS_GET, {})]
 """What is counted, and with which settings."""
+
+
+class Counts(NamedTuple):
+    """What requests cost, in user space."""
+
+    instructions: float
+    allocations: float
 
 
 class CallgrindTokenCache(TokenCache):
@@ -29,23 +41,36 @@ class CallgrindTokenCache(TokenCache):
             *super().command(port, workload),
         ]
 
-    def count(self, workload: Workload) -> float:
-        """The instructions of one request, in user space."""
+    def count(self, workload: Workload) -> Counts:
+        """What one request costs."""
         with self.serving(workload) as running:
             # The first requests fill caches and make buffers.
             self.cost(running, workload, MANY)
             few, many = (self.cost(running, workload, count) for count in (FEW, MANY))
-        return (many - few) / (MANY - FEW)
+        return Counts(*((more - less) / (MANY - FEW) for more, less in zip(many, few)))
 
-    def cost(self, running: RunningPeer, workload: Workload, count: int) -> int:
-        """The instructions of this many requests and of their connections."""
+    def cost(self, running: RunningPeer, workload: Workload, count: int) -> Counts:
+        """What this many requests and their connections cost."""
         [pid] = running.pids
         control(pid, "--zero")
         ask_all(running.port, workload.requests[:count], workload.is_tls)
         before = set(self.folder.glob(f"callgrind.{pid}.*"))
         control(pid, "--dump")
         [dump] = set(self.folder.glob(f"callgrind.{pid}.*")) - before
-        return int(TOTAL.findall(dump.read_text())[-1])
+        profile = dump.read_text()
+        return Counts(int(TOTAL.findall(profile)[-1]), allocations(profile))
+
+
+def allocations(profile: str) -> int:
+    """How often a profile's program has asked for memory."""
+    names: dict[str, str] = {}
+    count, called = 0, ""
+    for line in CALL.finditer(profile):
+        if line["number"]:
+            called = names.setdefault(line["number"], line["name"] or "")
+        elif called in ALLOCATORS:
+            count += int(line["count"])
+    return count
 
 
 def control(pid: int, action: str) -> None:
@@ -55,8 +80,8 @@ def control(pid: int, action: str) -> None:
         raise BenchmarkError(f"callgrind_control {action} failed:\n{done.stdout}{done.stderr}")
 
 
-def measure(binary: Path, folder: Path) -> dict[str, float]:
-    """Instructions a request by the name of the row; the files are in a new folder."""
+def measure(binary: Path, folder: Path) -> dict[str, Counts]:
+    """What a request costs by the name of the row; the files are in a new folder."""
     folder.mkdir()
     core, _ = machine.choose_cores()
     certificate = make_certificate(folder)
@@ -75,7 +100,7 @@ def store(server: TokenCache) -> None:
         ask_all(running.port, LOADING.requests)
 
 
-def as_text(counts: dict[str, float]) -> str:
+def as_text(counts: dict[str, Counts]) -> str:
     """A line for each row."""
-    lines = [f"{name:22} {count:10,.0f}" for name, count in counts.items()]
-    return "\n".join(["Instructions a request, in user space:", *lines])
+    lines = [f"{name:22} {count.instructions:12,.0f} {count.allocations:11,.1f}" for name, count in counts.items()]
+    return "\n".join(["A request, in user space: instructions allocations", *lines])

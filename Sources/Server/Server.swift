@@ -117,8 +117,8 @@ package final class Server: Sendable {
             self.contexts = contexts
             administrationLoop = try EventLoop()
             // Last, when all descriptors that stay open are open.
-            let connectionsToStore = settings.store.url.isEmpty ? 0 : settings.store.connections
-            try connectionCount.lookAtDescriptors(awaited: contexts.count * (listeners.all.count + connectionsToStore))
+            let connectionsToStore = settings.store.url.isEmpty ? 0 : 2 * settings.store.connections
+            try connectionCount.lookAtDescriptors(awaited: contexts.count * listeners.all.count + connectionsToStore)
         } catch {
             throw .setup(error)
         }

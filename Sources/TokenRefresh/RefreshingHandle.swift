@@ -72,6 +72,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         }
 
         var isWaiting: Bool { completion.isAwaited }
+        var shared: SharedWaiter? { completion.shared }
     }
 
     private func proceed(

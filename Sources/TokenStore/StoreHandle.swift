@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 
 /// The result of a read.
 package enum Fetched: Sendable {
@@ -186,24 +187,32 @@ package struct Completion<Value> {
     /// If not, the operation may be skipped, and `take` need not be called.
     package var isAwaited: Bool { waiter?.isWaiting ?? true }
 
+    /// Says the same on any thread; nil if the caller always waits.
+    package var shared: SharedWaiter? { waiter?.shared }
+
     /// A completion for outcomes of another kind, which are converted for this one.
     package func taking<Other>(_ change: @escaping (Other) -> Value) -> Completion<Other> {
         Completion<Other>(for: waiter) { [take] in take($0.map(change)) }
     }
 
     package func callAsFunction(_ outcome: Result<Value, StoreError>) { take(outcome) }
-
-    /// Takes the outcome of a request, or its error, unless it comes later.
-    package func telling(_ request: () throws(StoreError) -> Value?) {
-        do throws(StoreError) {
-            if let outcome = try request() { self(.success(outcome)) }
-        } catch {
-            self(.failure(error))
-        }
-    }
 }
 
 /// Waits for the outcome of a request to a store, and may stop waiting, like a client that disconnects.
 package protocol OutcomeWaiter: AnyObject {
     var isWaiting: Bool { get }
+    /// Says the same on any thread; nil if it always waits.
+    var shared: SharedWaiter? { get }
+}
+
+/// Says on any thread whether somebody still waits for an outcome.
+package final class SharedWaiter: OutcomeWaiter, Sendable {
+    private let hasStopped = Atomic(false)
+
+    package init() {}
+
+    package var isWaiting: Bool { !hasStopped.load(ordering: .relaxed) }
+    package var shared: SharedWaiter? { self }
+
+    package func stop() { hasStopped.store(true, ordering: .relaxed) }
 }

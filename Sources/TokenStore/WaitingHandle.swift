@@ -24,20 +24,24 @@ package actor WaitingHandle {
 
     package var handle: any StoreHandle {
         get throws(StoreError) {
-            if let opened { return opened }
-            let handle = try open { [executor, weak self] work in
-                executor.run { [weak self] in
-                    work()
-                    self?.assumeIsolated { $0.opened?.flush() }
-                }
-            }
-            if let descriptor = handle.descriptor {
+            let handle = if let opened { opened } else { try make() }
+            opened = handle
+            // If this fails, the next request tries it again: the store knows the handle.
+            if polling == nil, let descriptor = handle.descriptor {
                 polling = try DescriptorPolling(descriptor, on: executor) { [weak self] in
                     self?.assumeIsolated { $0.proceed() }
                 }
             }
-            opened = handle
             return handle
+        }
+    }
+
+    private func make() throws(StoreError) -> any StoreHandle {
+        try open { [executor, weak self] work in
+            executor.run { [weak self] in
+                work()
+                self?.assumeIsolated { $0.opened?.flush() }
+            }
         }
     }
 

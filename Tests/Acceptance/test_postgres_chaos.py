@@ -69,8 +69,8 @@ def test_a_bad_network_costs_time_only_while_it_is_bad(behind, proxy, is_long):
 
 
 @pytest.mark.parametrize("request_of", [get, lambda name: post(name, "x")], ids=["GET", "POST"])
-def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_of):
-    server = behind.serve("server", {"store": {"timeout": "60s"}})
+def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_of, five_loops):
+    server = behind.serve("server", {"store": {"timeout": "60s"}}, environment=five_loops)
     assert server.post("known", "x") == STORED
     vanish(proxy)
     until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)

@@ -102,5 +102,5 @@ def store(server: TokenCache) -> None:
 
 def as_text(counts: dict[str, Counts]) -> str:
     """A line for each row."""
-    lines = [f"{name:22} {count.instructions:12,.0f} {count.allocations:11,.1f}" for name, count in counts.items()]
-    return "\n".join(["A request, in user space: instructions allocations", *lines])
+    lines = [f"{name:24} {count.instructions:12,.0f} {count.allocations:11,.1f}" for name, count in counts.items()]
+    return "\n".join([f"{'A request, in user space':24} instructions allocations", *lines])

@@ -1,21 +1,20 @@
 #if PostgreSQL
+import Synchronization
 import System
 import TokenStore
 
 /// One loop's use of the connections that another loop has.
 ///
-/// The requests of a turn are handed over together at its end, and so are the outcomes of a turn of the other loop. Each loop with
-/// connections of its own would cost the database two processes for each core of each server, and make its transactions smaller.
-///
-/// The other loop cannot ask whether a client still waits, so a write is carried out even if its client has disconnected meanwhile.
-final class ForwardingHandle: StoreHandle, @unchecked Sendable {
-    // Unchecked: `requests` and `rows` belong to this handle's thread, `outcomes` to the owner's.
+/// The operations of a turn are handed over together at its end, and so are the outcomes of a turn of the other loop. If each loop had
+/// connections, the database would have two processes for each core of each server, and smaller transactions.
+final class ForwardingHandle: OperationGatherer, @unchecked Sendable {
+    // Unchecked: `gathered` and `rows` belong to this handle's thread, `outcomes` to the owner's.
 
     private let owner: PostgresStoreHandle
-    private let rows: RowAccess
+    let rows: RowAccess
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
-    /// What the owner is asked at the end of the turn.
-    private var requests: [() -> Void] = []
+    /// The operations of the turn.
+    private var gathered: [Operation] = []
     /// What this handle is told at the end of the owner's turn.
     private var outcomes: [() -> Void] = []
 
@@ -27,27 +26,26 @@ final class ForwardingHandle: StoreHandle, @unchecked Sendable {
         rows = RowAccess(owner.state, timeout: owner.options.timeout)
     }
 
-    var timeLimit: Duration? { owner.timeLimit }
+    var state: PostgresState { owner.state }
+    var options: PostgresOptions { owner.options }
+    var senderRows: RowAccess { owner.rows }
 
-    var unixTime: Int64 { owner.unixTime }
+    func gather(_ operation: Operation) { gathered.append(operation) }
 
     func flush() {
-        guard !requests.isEmpty else { return }
-        let batch = ThreadHandoff(requests)
-        requests = []
-        owner.deliver { for request in batch.take() { request() } }
+        guard !gathered.isEmpty else { return }
+        let batch = ThreadHandoff(gathered)
+        gathered = []
+        owner.deliver { [owner] in for operation in batch.take() { owner.gather(operation) } }
     }
 
-    /// Asks the owner at the end of the turn; the completion is called on this handle's thread, and freed there.
-    private func forward<Value>(
-        _ completion: Completion<Value>, _ ask: @escaping (PostgresStoreHandle, Completion<Value>) -> Void
-    ) {
-        let taker = ThreadHandoff(completion)
-        requests.append { [self] in ask(owner, Completion { self.give($0, to: taker) }) }
+    func forSender<Value>(_ completion: Completion<Value>) -> Completion<Value> {
+        let taker = Taker(completion, deliver)
+        return Completion(for: completion.shared) { self.give($0, to: taker) }
     }
 
     /// Gives an outcome to this handle's thread at the end of the owner's turn; on the owner's thread.
-    private func give<Value>(_ outcome: Result<Value, StoreError>, to taker: ThreadHandoff<Completion<Value>>) {
+    private func give<Value>(_ outcome: Result<Value, StoreError>, to taker: Taker<Value>) {
         if outcomes.isEmpty {
             owner.atEndOfTurn.append { [self] in
                 let batch = ThreadHandoff(outcomes)
@@ -55,68 +53,30 @@ final class ForwardingHandle: StoreHandle, @unchecked Sendable {
                 deliver { for outcome in batch.take() { outcome() } }
             }
         }
-        outcomes.append { taker.take()(outcome) }
+        outcomes.append { taker.take(outcome) }
     }
 
-    // MARK: - Requests
+    /// A completion of this handle's thread, which frees it too, if the owner drops a request whose client has disconnected.
+    private final class Taker<Value>: Sendable {
+        private let completion: ThreadHandoff<Completion<Value>>
+        private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
+        private let isOver = Atomic(false)
 
-    func fetch(
-        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
-    ) throws(StoreError) -> Fetched? {
-        forward(makeCompletion()) { owner, completion in
-            completion.telling { () throws(StoreError) in
-                try owner.fetch(id, upTo: limit, if: session) { completion }
-            }
+        init(
+            _ completion: Completion<Value>, _ deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+        ) {
+            (self.completion, self.deliver) = (ThreadHandoff(completion), deliver)
         }
-        return nil
-    }
 
-    func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
-        completion: Completion<TokenVersion>
-    ) {
-        forward(completion) { $0.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: $1) }
-    }
-
-    func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
-        forward(completion) { $0.remove(id, if: condition, completion: $1) }
-    }
-
-    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        try rows.sessionKey(of: secret)
-    }
-
-    func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
-    ) throws(StoreError) -> FoundSession? {
-        forward(makeCompletion()) { owner, completion in
-            completion.telling { () throws(StoreError) in try owner.findSession(key) { completion } }
+        deinit {
+            guard !isOver.load(ordering: .relaxed) else { return }
+            deliver { [completion] in _ = completion.take() }
         }
-        return nil
-    }
 
-    func noteUse(of key: SessionKey, at unixTime: Int64) {
-        requests.append { [owner] in owner.noteUse(of: key, at: unixTime) }
-    }
-
-    func createSession(_ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>) {
-        forward(completion) { $0.createSession(session, key, perUser: perUser, completion: $1) }
-    }
-
-    func endSession(id: SessionID, completion: Completion<EndedSession?>) {
-        forward(completion) { $0.endSession(id: id, completion: $1) }
-    }
-
-    func endSessions(of user: [UInt8], completion: Completion<Int>) {
-        forward(completion) { $0.endSessions(of: user, completion: $1) }
-    }
-
-    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
-        forward(completion) { $0.listSessions(of: user, completion: $1) }
-    }
-
-    func erase(_ user: [UInt8], completion: Completion<Erasure>) {
-        forward(completion) { $0.erase(user, completion: $1) }
+        func take(_ outcome: Result<Value, StoreError>) {
+            isOver.store(true, ordering: .relaxed)
+            completion.take()(outcome)
+        }
     }
 }
 #endif

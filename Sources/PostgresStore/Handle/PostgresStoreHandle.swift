@@ -9,7 +9,7 @@ import TokenStore
 /// The operations of a turn are sent together at its end, in pipeline mode, without waiting; `proceed` takes the answers. Reads and
 /// writes have separate connections, as a write waits for a standby. A connection sends its next writes when the previous ones are
 /// answered, so the more writes there are, the more share a commit.
-final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
+final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
     // Unchecked: it belongs to its loop's thread; others use it only through `deliver`, which runs closures on that thread.
 
     let state: PostgresState
@@ -24,7 +24,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// Operations that the timer will send again.
     var delayed: [Operation] = []
     private var operationCount: UInt64 = 0
-    /// What is done once the turn's operations were sent.
+    /// What is done once the turn's operations have been sent.
     var atEndOfTurn: [() -> Void] = []
 
     init(
@@ -47,33 +47,14 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    var timeLimit: Duration? { options.timeout }
+    var senderRows: RowAccess { rows }
 
     var descriptor: Int32? { ready.descriptor }
 
     // MARK: - Gathering
 
-    /// Counts a new operation; throws if too many are waiting.
-    func admit(_ bytes: Int) throws(StoreError) {
-        if let refusal = state.refusal { throw refusal }
-        guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
-            state.waitingRequests.subtract(1, ordering: .relaxed)
-            state.count { $0.remote.refusedByCount += 1 }
-            throw .overloaded(.requests(options.requestLimit))
-        }
-        guard state.waitingBytes.add(bytes, ordering: .relaxed).newValue <= state.queueLimit else {
-            release(bytes)
-            state.count { $0.remote.refusedByBytes += 1 }
-            throw .overloaded(.queue(bytes: state.queueLimit))
-        }
-    }
+    func forSender<Value>(_ completion: Completion<Value>) -> Completion<Value> { completion }
 
-    func release(_ bytes: Int) {
-        state.waitingRequests.subtract(1, ordering: .relaxed)
-        state.waitingBytes.subtract(bytes, ordering: .relaxed)
-    }
-
-    /// Gathers an operation that was admitted, to be sent at the end of the turn.
     func gather(_ operation: Operation) {
         if operation.number == 0 {
             operationCount += 1

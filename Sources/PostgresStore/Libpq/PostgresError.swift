@@ -186,7 +186,7 @@ extension SQLState {
         case .wrongAuthorization: "check the role in store.url, and the server's pg_hba.conf"
         case .missingDatabase: "check the name of the database in store.url, or make it"
         case .tooManyConnections:
-            "raise max_connections there, or lower store.connections, of which each loop of each server takes as many"
+            "raise max_connections there, or lower store.connections, of which two loops of each server take as many"
         case .diskFull: "free room on the disk of that server, or enlarge it"
         case .missingTable, .missingColumn: "run token-cache migrate"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"

@@ -16,7 +16,7 @@ package struct PostgresOptions: Sendable {
     /// Reads the password, for each connection again, as it may have changed; gives nil if libpq is to find one in its `passfile`
     /// or the environment.
     private let password: @Sendable () -> SecretText?
-    /// Connections of each loop.
+    /// Connections of each loop that has some.
     var connections: Int
     /// How long a request waits for the database.
     var timeout: Duration

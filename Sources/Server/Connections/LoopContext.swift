@@ -158,7 +158,7 @@ package final class LoopContext: @unchecked Sendable {
     enum Room {
         /// There is, and the connection counts.
         case found
-        /// Connections were closed, which are gone in the next turns.
+        /// Connections were told to end; most are gone in the next turns.
         case soon
         /// There is no connection that could be closed.
         case none

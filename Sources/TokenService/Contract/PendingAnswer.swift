@@ -1,5 +1,5 @@
 package import HTTP
-import TokenStore
+package import TokenStore
 
 /// The service's answer to a request, now or later.
 package enum Answer {
@@ -57,6 +57,7 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
+    private var sharedWaiter: SharedWaiter?
     /// Emptied by `begin`, so that a token is not held twice.
     private var work: Work
     /// What is done to the answer when it comes, in this order.
@@ -146,6 +147,7 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Gives up, as the client has disconnected.
     package func abandon() {
         state = .abandoned
+        sharedWaiter?.stop()
     }
 
     /// Whether a client still waits for the answer.
@@ -154,6 +156,13 @@ package final class PendingAnswer: OutcomeWaiter {
         case .new, .answered, .awaited: true
         case .abandoned, .over: false
         }
+    }
+
+    package var shared: SharedWaiter? {
+        let waiter = sharedWaiter ?? SharedWaiter()
+        sharedWaiter = waiter
+        if !isWaiting { waiter.stop() }
+        return waiter
     }
 
     // MARK: - The side that answers

@@ -1,17 +1,58 @@
 #if PostgreSQL
 import Cryptography
+import Synchronization
 import TokenStore
 
+/// A handle that makes operations of the requests of its thread, and gathers them for a thread that has connections.
+protocol OperationGatherer: StoreHandle {
+    var state: PostgresState { get }
+    var options: PostgresOptions { get }
+    /// For rows that are made on this handle's thread.
+    var rows: RowAccess { get }
+    /// For what operations do on the thread that sends them.
+    var senderRows: RowAccess { get }
+
+    /// Gathers an operation that was admitted, to be sent at the end of the turn.
+    func gather(_ operation: Operation)
+
+    /// A completion for the thread that sends the operation, which calls this one on this handle's thread.
+    func forSender<Value>(_ completion: Completion<Value>) -> Completion<Value>
+}
+
+extension OperationGatherer {
+    var timeLimit: Duration? { options.timeout }
+
+    /// Counts a new operation; throws if too many are waiting.
+    func admit(_ bytes: Int) throws(StoreError) {
+        if let refusal = state.refusal { throw refusal }
+        guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
+            state.waitingRequests.subtract(1, ordering: .relaxed)
+            state.count { $0.remote.refusedByCount += 1 }
+            throw .overloaded(.requests(options.requestLimit))
+        }
+        guard state.waitingBytes.add(bytes, ordering: .relaxed).newValue <= state.queueLimit else {
+            release(bytes)
+            state.count { $0.remote.refusedByBytes += 1 }
+            throw .overloaded(.queue(bytes: state.queueLimit))
+        }
+    }
+
+    func release(_ bytes: Int) {
+        state.waitingRequests.subtract(1, ordering: .relaxed)
+        state.waitingBytes.subtract(bytes, ordering: .relaxed)
+    }
+}
+
 /// The requests of clients.
-extension PostgresStoreHandle {
+extension OperationGatherer {
     func fetch(
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let bytes = id.count + Operation.waitingBytes
         try gather(bytes) {
             FetchOperation(
-                rows, userKey(id), upTo: limit, session: rowKey(of: session), bytes: bytes, completion: makeCompletion()
-            )
+                senderRows, userKey(id), upTo: limit, session: rowKey(of: session), bytes: bytes,
+                completion: forSender(makeCompletion()))
         }
         return nil
     }
@@ -40,21 +81,21 @@ extension PostgresStoreHandle {
         bytes: Int, if condition: WriteCondition, _ completion: Completion<WriteOperation.Written>,
         _ make: () throws(SealingError) -> (key: [UInt8], row: Row?)
     ) {
-        gather(bytes, for: completion) { () throws(SealingError) in
+        gather(bytes, for: completion) { (completion) throws(SealingError) in
             let session = rowKey(of: condition.session)
             let (key, row) = try make()
             return WriteOperation(
-                rows, row, under: key, if: condition, session: session, bytes: bytes, completion: completion)
+                senderRows, row, under: key, if: condition, session: session, bytes: bytes, completion: completion)
         }
     }
 
     /// Like `gather`; the completion gets the error if the operation is not gathered.
     private func gather<Value>(
         _ bytes: Int = Operation.waitingBytes, for completion: Completion<Value>,
-        _ make: () throws(SealingError) -> Operation
+        _ make: (Completion<Value>) throws(SealingError) -> Operation
     ) {
         do throws(StoreError) {
-            try gather(bytes, make)
+            try gather(bytes) { () throws(SealingError) in try make(forSender(completion)) }
         } catch {
             completion(.failure(error))
         }
@@ -83,12 +124,13 @@ extension PostgresStoreHandle {
         try gather(Operation.waitingBytes) {
             let parameters: Parameters = [.bytea(rows.coder.rowKey(of: key)), .bigint(rows.unixTime)]
             return SessionOperation(
-                rows, FoundSession.nothing, isWrite: false, [(.findSession, parameters)], makeCompletion()
-            ) { [rows] (result, _, found) throws(StoreError) in
+                senderRows, FoundSession.nothing, isWrite: false, [(.findSession, parameters)],
+                forSender(makeCompletion())
+            ) { [senderRows] (result, _, found) throws(StoreError) in
                 found = .nothing
                 guard result.rowCount > 0 else { return }
                 let row = SessionRow(result, row: 0)
-                let opened = try rows.opened(row)
+                let opened = try senderRows.opened(row)
                 // If the row has another key than the one it was found by, it was tampered with.
                 guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
                 found = .found(opened.session)
@@ -100,16 +142,18 @@ extension PostgresStoreHandle {
     func noteUse(of key: SessionKey, at unixTime: Int64) {
         // If the use cannot be noted, it is lost.
         let completion = Completion<Void> { _ in }
-        gather(for: completion) {
+        gather(for: completion) { completion in
             let parameters: Parameters = [.bytea(rows.coder.rowKey(of: key)), .bigint(unixTime)]
-            return SessionOperation(rows, (), skipsLocked: true, [(.noteUse, parameters)], completion) { _, _, _ in }
+            return SessionOperation(senderRows, (), skipsLocked: true, [(.noteUse, parameters)], completion) {
+                _, _, _ in
+            }
         }
     }
 
     func createSession(
         _ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>
     ) {
-        gather(for: completion) { () throws(SealingError) in
+        gather(for: completion) { (completion) throws(SealingError) in
             let number = rows.state.versions.next().rawValue
             let row = try rows.coder.row(of: session, key, number: number)
             let statements: [(Statement, Parameters)] = [
@@ -124,18 +168,20 @@ extension PostgresStoreHandle {
                 ),
                 (.trimSessions, [.bytea(row.userKey), .bigint(Int64(max(1, perUser)))]),
             ]
-            return SessionOperation(rows, 0, of: row.userKey, statements, completion) { result, statement, ended in
+            return SessionOperation(senderRows, 0, of: row.userKey, statements, completion) {
+                result, statement, ended in
                 if statement == .trimSessions { ended = result.changedCount }
             }
         }
     }
 
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
-        gather(for: completion) {
-            SessionOperation(rows, nil, [(.endSession, [.bytea(id.bytes)])], completion) { [rows] result, _, ended in
+        gather(for: completion) { completion in
+            SessionOperation(senderRows, nil, [(.endSession, [.bytea(id.bytes)])], completion) {
+                [senderRows] result, _, ended in
                 // Without a row, an earlier attempt may have ended the session. One whose row does not open is ended as well.
                 guard result.rowCount > 0 else { return }
-                ended = EndedSession(id: id, user: try? rows.opened(SessionRow(result, row: 0)).session.user)
+                ended = EndedSession(id: id, user: try? senderRows.opened(SessionRow(result, row: 0)).session.user)
             }
         }
     }
@@ -145,13 +191,14 @@ extension PostgresStoreHandle {
     }
 
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
-        gather(for: completion) {
+        gather(for: completion) { completion in
             let parameters: Parameters = [.bytea(userKey(user)), .bigint(rows.unixTime)]
-            return SessionOperation(rows, [UserSession](), isWrite: false, [(.listSessions, parameters)], completion) {
-                [rows] (result, _, sessions) throws(StoreError) in
+            return SessionOperation(
+                senderRows, [UserSession](), isWrite: false, [(.listSessions, parameters)], completion
+            ) { [senderRows] (result, _, sessions) throws(StoreError) in
                 sessions = []
                 for row in 0..<result.rowCount {
-                    sessions.append(try rows.opened(SessionRow(result, row: row)).session)
+                    sessions.append(try senderRows.opened(SessionRow(result, row: row)).session)
                 }
             }
         }
@@ -162,7 +209,7 @@ extension PostgresStoreHandle {
     }
 
     private func erase(_ user: [UInt8], erasesToken: Bool, _ completion: Completion<Erasure>) {
-        gather(for: completion) {
+        gather(for: completion) { completion in
             let key = userKey(user)
             var statements: [(Statement, Parameters)] = [
                 (.lockUser, [.bytea(key)]), (.trimSessions, [.bytea(key), .bigint(0)]),
@@ -171,14 +218,15 @@ extension PostgresStoreHandle {
                 let version = rows.state.versions.next().rawValue
                 statements.append((.eraseToken, [.bytea(key), .bigint(version), .bigint(rows.unixTime)]))
             }
-            return SessionOperation(rows, Erasure(hadToken: false, sessions: 0), of: key, statements, completion) {
-                [rows] result, statement, erasure in
+            return SessionOperation(senderRows, Erasure(hadToken: false, sessions: 0), of: key, statements, completion)
+            {
+                [state] result, statement, erasure in
                 switch statement {
                 // What an earlier attempt has done counts as well.
                 case .trimSessions: erasure.sessions = max(erasure.sessions, result.changedCount)
                 case .eraseToken where result.rowCount > 0:
                     // So that further writes of this server have later versions.
-                    rows.state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
+                    state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
                     erasure.hadToken = erasure.hadToken || result.integer(0, 1) != 0
                 default: break
                 }

@@ -430,7 +430,7 @@ ALLOWED = {
 }
 MEMORY = {"short": (0.10, 24 * MIB), "long": (0.05, 6 * MIB)}
 # A checkpoint begins at 8 MiB; while the disk fails, the WAL grows on.
-MOST_WAL = 48 * MIB
+MOST_WAL = 128 * MIB
 
 
 def growth(samples, length):

@@ -26,7 +26,7 @@ public actor Users {
     /// The users in a folder.
     ///
     /// - Parameters:
-    ///   - directory: A folder of its own, which is made if necessary.
+    ///   - directory: A folder, which may be that of the tokens, and is made if necessary.
     ///   - session: Makes a new session for a user, which is not open yet. Its cache must be the user's own, for example
     ///     `LocalTokenCache(.directory(folder), user: id)`.
     public init(
@@ -69,9 +69,16 @@ public actor Users {
     ///
     /// Without a network, the sign-out stays on the disk and is sent by the next `LayeredTokenCache` for the same place.
     ///
-    /// - Throws: What the cache throws if the token cannot be cleared; the user is then still there.
-    public func forget(_ id: String) async throws {
-        try await turns.run { try await self.remove(id) }
+    /// - Parameters:
+    ///   - id: The user.
+    ///   - endAccount: As for `TokenSession.signOut(then:)`.
+    /// - Returns: Whether the server has the sign-out.
+    /// - Throws: What the cache throws if the token cannot be cleared; what the closure throws. The user is then still there.
+    @discardableResult
+    public func forget(
+        _ id: String, then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)? = nil
+    ) async throws -> Bool {
+        try await turns.run { try await self.remove(id, then: endAccount) }
     }
 
     private func change(to id: String, name: String?) async throws -> TokenSession {
@@ -87,10 +94,13 @@ public actor Users {
         return next
     }
 
-    private func remove(_ id: String) async throws {
-        try await session(of: id).signOut()
+    private func remove(
+        _ id: String, then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)?
+    ) async throws -> Bool {
+        let isSent = try await session(of: id).signOut(then: endAccount)
         try list.change { $0.removeAll { $0.user.id == id } }
         if present?.user == id { present = nil }
+        return isSent
     }
 
     private func session(of id: String) async throws -> TokenSession {

@@ -25,6 +25,7 @@ private struct Model {
     var isRefused: Bool { held != nil && held?.token == refused }
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
+    var lastReload = Date.distantPast
     var isFailing = false
     var number = 0
     var seen: Task<[TokenSession.State], Never>
@@ -53,9 +54,13 @@ private struct Model {
             refreshDate: clock.now - (chance(3) ? 100_000 : 0), permissions: chance(8) ? [] : ["email"], loginID: "1")
     }
 
-    func isAccepted(_ token: TokenInformation?) -> Bool {
+    func isUsable(_ token: TokenInformation?) -> Bool {
         guard let token, let expiration = token.expirationDate else { return false }
-        return token.permissions.contains("email") && expiration > clock.now - 300 && token.token != refused
+        return expiration > clock.now - 300 && token.token != refused
+    }
+
+    func isAccepted(_ token: TokenInformation?) -> Bool {
+        isUsable(token) && token?.permissions.contains("email") == true
     }
 
     // MARK: - Steps
@@ -104,7 +109,7 @@ private struct Model {
     private mutating func open() async throws {
         let kind = Int.random(in: 0..<5, using: &random)
         // A login begins anew.
-        if state.isOpen, isRefused, kind > 0 { ended(.closed) }
+        if state.isOpen, !isUsable(held), kind > 0 { ended(.closed) }
         let (before, cached) = (state, cache.information)
         var new = newToken()
         new.token = kind == 2 ? " " : new.token
@@ -196,9 +201,7 @@ private struct Model {
         }
         if new.permissions.isEmpty { new.permissions = exchanged.permissions }
         switch kind {
-        case 0 where expiration <= time - 300 || isRefused:
-            #expect(throws: TokenSessionError.expired) { try result.get() }
-        case 0: #expect(try result.get() == old)
+        case 0: try reloadedIfExpired(old, elsewhere, wasUncached, result)
         case _ where !isUrgent && !isDue: #expect(try result.get() == old)
         case 1:
             lastRefresh = time
@@ -210,6 +213,35 @@ private struct Model {
         }
         let isUncached = isUncached
         try await until { await (session.cachingError != nil) == isUncached }
+    }
+
+    /// Without a refresh, the cache is asked for another token.
+    private mutating func reloadedIfExpired(
+        _ old: TokenInformation, _ elsewhere: TokenInformation?, _ wasUncached: Bool,
+        _ result: Result<TokenInformation, any Error>
+    ) throws {
+        let hasExpired = isRefused || old.isExpired(at: clock.now)
+        let isReloaded = wasUncached || isUsable(old) && clock.now.timeIntervalSince(lastReload) < 60
+        if hasExpired, !isReloaded {
+            lastReload = clock.now
+            if isFailing, !isUsable(old) {
+                #expect(throws: Trouble.self) { try result.get() }
+                return
+            }
+            if !isFailing, elsewhere == nil {
+                #expect(throws: TokenSessionError.closed) { try result.get() }
+                return ended(.closed)
+            }
+            if !isFailing, isAccepted(elsewhere), elsewhere != old {
+                (state, held) = (.openTokenExtended, elsewhere)
+                return #expect(try result.get() == elsewhere)
+            }
+        }
+        if isUsable(old) {
+            #expect(try result.get() == old)
+        } else {
+            #expect(throws: TokenSessionError.expired) { try result.get() }
+        }
     }
 
     private mutating func reload() async throws {
@@ -230,7 +262,7 @@ private struct Model {
 
     private mutating func ended(_ next: TokenSession.State) {
         (state, held, isUncached) = (next, nil, false)
-        (lastRefresh, lastCaching) = (.distantPast, .distantPast)
+        (lastRefresh, lastCaching, lastReload) = (.distantPast, .distantPast, .distantPast)
     }
 
     private mutating func close() async throws {

@@ -32,6 +32,13 @@ extension SessionTests {
         #expect(cache.information == extended)
     }
 
+    @Test func `a cached token without a required permission is told before the user is asked`() async throws {
+        let session = session(MemoryCache(token(clock)), permissions: ["email", "likes"])
+        var events = session.events.makeAsyncIterator()
+        #expect(try await session.open() == .created)
+        guard case .permissionsMissing(["likes"])? = await events.next() else { throw Trouble() }
+    }
+
     @Test func `asking for more in vain keeps the session`() async throws {
         let (cache, gate) = (MemoryCache(), Gate())
         let session = session(cache)

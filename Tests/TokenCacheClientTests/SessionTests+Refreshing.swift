@@ -64,6 +64,30 @@ extension SessionTests {
         #expect(try await session.open() == (isExtended ? .open : .created))
     }
 
+    @Test func `without a refresh, an expired token is looked for in the cache, and then the user is asked`()
+        async throws
+    {
+        let cache = MemoryCache(token(clock))
+        let session = session(cache)
+        try await session.open()
+        let renewed = token("of the server", expires: 120 * day, clock)
+        clock.advance(by: 60 * day + 1)
+        // For as long as the device's clock may be ahead, the old one still serves, and the cache is asked once a minute.
+        for _ in 0..<2 { #expect(try await session.token().token == "cached") }
+        #expect(cache.done == ["fetch", "fetch"])
+        clock.advance(by: 400)
+        cache.fail()
+        await #expect(throws: Trouble.self) { try await session.token() }
+        cache.fail(false)
+        await #expect(throws: TokenSessionError.expired) { try await session.token() }
+        try await cache.store(renewed)
+        #expect(try await session.token() == renewed)
+        clock.advance(by: 200 * day)
+        let login = token("of a login", clock)
+        #expect(try await session.open { login } == .open)
+        #expect(session.currentToken == login)
+    }
+
     @Test func `a refresh loses nothing that it does not name`() async throws {
         let cache = MemoryCache(named)
         let session = session(cache)

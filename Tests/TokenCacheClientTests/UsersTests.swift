@@ -54,7 +54,9 @@ import Testing
             try await users.switch(to: id).open(login: { TokenInformation(token: id) })
         }
         let current = try #require(await users.session)
-        try await users.forget("a")
+        let told = Locked<Bool?>(nil)
+        #expect(try await users.forget("a") { told.current = $0 })
+        #expect(told.current == true)
         try await users.forget("c")
         try await users.forget("unknown")
         #expect(current.state == .closed)

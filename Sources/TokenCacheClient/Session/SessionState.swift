@@ -46,7 +46,7 @@ extension TokenSession {
         case loginFailed(any Error)
         /// The token was replaced by a refresh, or by the token of another session or device.
         case renewed(TokenInformation)
-        /// Another device has stored a token that lacks these required permissions; the session keeps its own.
+        /// The cached token, which may be another device's, lacks these required permissions: it is not used, and stays in the cache.
         case permissionsMissing(Set<String>)
         /// A refresh failed; the token stays.
         case refreshFailed(any Error)
@@ -86,7 +86,7 @@ public enum TokenSessionError: Error, Sendable, Hashable {
     /// The provider has refused a refresh for good, so the user has to log in again: thrown by a `Refresh` for the error
     /// `invalid_grant` of OAuth in JSON (RFC 6749, section 5.2), and for no other, also not for status 400 alone.
     ///
-    /// The session throws it only if no other device has refreshed the token. It stays open, until the token expires.
+    /// The session throws it only if no other device has refreshed the token. It stays open.
     case invalidGrant
 }
 

@@ -23,9 +23,9 @@ extension TokenSession {
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
-    ///   - refresh: Obtains a new token; it takes precedence over the `refresh` of the session. If there is neither, the present
-    ///     token is returned, unless it has expired or was refused. If the provider has refused for good, the closure has to throw
-    ///     `TokenSessionError.invalidGrant`.
+    ///   - refresh: Obtains a new token; it takes precedence over the `refresh` of the session. If there is neither, and the present
+    ///     token has expired or was refused, the cache is asked for another one, which its server may have refreshed. If the provider
+    ///     has refused for good, the closure has to throw `TokenSessionError.invalidGrant`.
     /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; if the token cannot be used without a refresh, what the
     ///   refresh or the server's cache throws; `CancellationError`.
     public func token(
@@ -41,12 +41,8 @@ extension TokenSession {
         guard state.isOpen, let information = currentToken else { throw TokenSessionError.notOpen(state) }
         storeAgain()
         let time = now()
-        let isRefused = isRefused(information)
-        guard let refresh else {
-            if isRefused || information.isExpired(at: time - leeway) { throw TokenSessionError.expired }
-            return information
-        }
-        if isForced || isRefused || information.isExpired(at: time + duration.seconds) {
+        guard let refresh else { return try await reloadedIfExpired(information, at: time) }
+        if isForced || isRefused(information) || information.isExpired(at: time + duration.seconds) {
             return try await refreshed(information, for: duration, isForced: isForced, by: refresh).value()
         }
         // An event reports its failure.
@@ -54,6 +50,28 @@ extension TokenSession {
             _ = refreshed(information, for: duration, isForced: false, by: refresh)
         }
         return information
+    }
+
+    /// The present token; if it has expired or was refused, the cache may have another one, as servers can refresh tokens.
+    private func reloadedIfExpired(_ information: TokenInformation, at time: Date) async throws -> TokenInformation {
+        let isUsable = isUsable(information)
+        let isReloaded = cachingError != nil || abs(time.timeIntervalSince(lastReload)) < Self.cachingPause
+        if isUsable, isReloaded || !information.isExpired(at: time) { return information }
+        // What could not be cached is newer than what the cache has.
+        guard cachingError == nil else { throw TokenSessionError.expired }
+        lastReload = time
+        let life = life
+        do {
+            try await reload()
+        } catch let error where !isUsable && !(error is TokenSessionError) {
+            throw error
+        } catch {}
+        try Task.checkCancellation()
+        guard self.life == life, let found = currentToken else { throw TokenSessionError.closed }
+        if self.isUsable(found) { return found }
+        // Nobody has to log in for want of a network.
+        if let error = await (cache as? LayeredTokenCache)?.remoteError { throw error }
+        throw TokenSessionError.expired
     }
 
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,

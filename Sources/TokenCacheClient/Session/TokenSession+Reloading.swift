@@ -46,7 +46,11 @@ extension TokenSession {
 
     /// Replaces the token by another device's, if that is accepted.
     func replace(withOther other: TokenInformation) {
-        if accepts(other) { return replace(with: other) }
+        accepts(other) ? replace(with: other) : tellMissing(of: other)
+    }
+
+    /// Tells once that a token of the cache lacks permissions.
+    func tellMissing(of other: TokenInformation) {
         let missing = permissions.subtracting(other.permissions)
         if missing.isEmpty || other == rejected { return }
         rejected = other

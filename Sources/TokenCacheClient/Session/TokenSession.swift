@@ -41,6 +41,7 @@ public actor TokenSession {
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
+    var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
@@ -133,8 +134,8 @@ public actor TokenSession {
     /// opens the session at once. If the server has another one or a sign-out, the session takes it over or ends as soon as it answers,
     /// with an event.
     ///
-    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed. Further calls while
-    /// one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
+    /// An open session stays as it is, unless there is a login, and its token has expired or was refused and cannot be refreshed.
+    /// Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
     /// without asking the user, whom they may ask.
     ///
     /// - Parameters:
@@ -233,7 +234,11 @@ public actor TokenSession {
     private func load(_ patience: Duration, _ life: Int) async throws -> State {
         let cached = try await withTimeLimit(patience, clock: clock) { try await self.fetch() }
         guard self.life == life else { throw TokenSessionError.closed }
-        guard let cached, accepts(cached) else { return state }
+        guard let cached else { return state }
+        guard accepts(cached) else {
+            tellMissing(of: cached)
+            return state
+        }
         isLoginCached = true
         broadcast.move(to: .createdTokenLoaded, cached)
         return state
@@ -336,8 +341,7 @@ public actor TokenSession {
 
     func accepts(_ cached: TokenInformation) -> Bool {
         !isLost(cached) && (appID == nil || cached.appID == nil || cached.appID == appID)
-            && permissions.isSubset(of: cached.permissions)
-            && (canRefresh(cached) || !cached.isExpired(at: now() - leeway)) && !cached.isOfLimitedLogin
+            && permissions.isSubset(of: cached.permissions) && !cached.isOfLimitedLogin
     }
 
     func canRefresh(_ information: TokenInformation) -> Bool {
@@ -346,7 +350,12 @@ public actor TokenSession {
 
     /// Whether only the user can go on from this token.
     private func isLost(_ information: TokenInformation) -> Bool {
-        isDead(information) || isRefused(information) && !canRefresh(information)
+        isDead(information) || !isUsable(information) && !canRefresh(information)
+    }
+
+    /// Whether the token was not refused and has not expired.
+    func isUsable(_ information: TokenInformation) -> Bool {
+        !isRefused(information) && !information.isExpired(at: now() - leeway)
     }
 
     // MARK: - Closing
@@ -389,7 +398,8 @@ public actor TokenSession {
         guard !state.isClosed else { return }
         life += 1
         broadcast.move(to: state.isOpen ? .closed : .closedLoginFailed)
-        (lastRefresh, lastCaching, rejected, cachingError) = (.distantPast, .distantPast, nil, nil)
+        (lastRefresh, lastCaching, lastReload) = (.distantPast, .distantPast, .distantPast)
+        (rejected, cachingError) = (nil, nil)
         refreshing?.finish(.failure(TokenSessionError.closed))
         refreshing = nil
         endOpening(by: TokenSessionError.closed)

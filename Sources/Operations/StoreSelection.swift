@@ -115,6 +115,17 @@ enum StoreSelection {
         #endif
     }
 
+    /// Checks what a start needs for refreshing, unless it is a credential, which only the service has.
+    static func examineRefreshing(_ settings: Settings) throws(StoreOpenError) {
+        #if TokenRefresh
+        guard
+            !settings.refresh.clientSecretFile.isEmpty
+                || ProcessInfo.processInfo.environment["CREDENTIALS_DIRECTORY"] != nil
+        else { return }
+        _ = try refreshProvider(settings.refresh)
+        #endif
+    }
+
     #if TokenRefresh
     /// Nil if tokens are not refreshed.
     private static func refreshProvider(_ settings: RefreshSettings) throws(StoreOpenError) -> RefreshProvider? {

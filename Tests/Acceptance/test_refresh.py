@@ -593,8 +593,9 @@ def test_settings_that_cannot_work_are_refused(refresh_binary, provider, tmp_pat
     settings["refresh"].update(change)
     file = tmp_path / "settings.yaml"
     file.write_text(json.dumps({**settings, "listen": "127.0.0.1:0", "data_directory": str(tmp_path / "data")}))
-    done = run("serve", "--config", str(file), program=refresh_binary)
-    assert done.returncode != 0 and message in done.stderr
+    for command in ("serve", "check-config"):
+        done = run(command, "--config", str(file), program=refresh_binary)
+        assert done.returncode != 0 and message in done.stderr
 
 
 def test_a_program_without_this_says_so(provider, tmp_path):

@@ -178,10 +178,15 @@ def test_what_a_command_stores_a_client_gets_at_once(serve):
     ["get", "x"], ["delete", "x"], ["list"], ["stats"], ["verify"], ["backup", "/tmp/never"], ["keyring", "rotate"], ["keyring", "list"],
     ["export", "/tmp/never"],
 ], ids=lambda arguments: arguments[0])
-def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
-    message = refused(tmp_path / "none", *arguments)
+@pytest.mark.parametrize("is_there", [False, True], ids=["no file", "an empty file"])
+def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments, is_there):
+    data = tmp_path / "none"
+    if is_there:
+        data.mkdir(mode=0o700)
+        (data / "tokens.db").touch(0o600)
+    message = refused(data, *arguments)
     assert "there is no store at" in message and "--data-directory" in message
-    assert not (tmp_path / "none" / "tokens.db").exists()
+    assert [(file.name, file.stat().st_size) for file in data.glob("tokens.db*")] == [("tokens.db", 0)] * is_there
 
 
 @needs_root

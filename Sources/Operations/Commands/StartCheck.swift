@@ -49,6 +49,9 @@ package enum StartCheck {
         if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
             attempt(try StartError.opening(try checkKeyRing(settings)))
         }
+        if !isAwaited(settings.refresh.clientSecretFile) {
+            attempt(try StartError.opening(try StoreSelection.examineRefreshing(settings)))
+        }
         let keys = attempt(try Server.examineFiles(settings, except: isAwaited))
         let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"

@@ -1,3 +1,4 @@
+import Glibc
 import System
 import TokenStore
 
@@ -37,7 +38,9 @@ final class OfflineSQLiteStore {
         try PrivateFile.synchronize(database.new)
         try database.replace()
         (replacement.bytes, replacement.replacedTokens) = (FileStatus.size(of: database.path), former?.tokens)
-        if let limit = former?.versionLimit, limit > 0 { replacement.lostBefore = limit / 1_000_000 }
+        if let limit = former?.versionLimit, limit > 0 {
+            replacement.lostBefore = min(limit / 1_000_000, Int64(time(nil)))
+        }
         return replacement
     }
 

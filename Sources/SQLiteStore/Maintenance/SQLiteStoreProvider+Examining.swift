@@ -7,8 +7,10 @@ extension SQLiteStoreProvider: FileStoreProvider {
     package var path: String { directory + "/" + DatabaseFileName.database }
 
     package var isMissing: Bool {
+        // As a failed VACUUM INTO leaves it; a start makes a store of it.
+        if FileStatus(path)?.size == 0, FileStatus(path + "-wal") == nil { return true }
         // That this user may not look up the path is reported when the store is opened.
-        unsafe access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)
+        return unsafe access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)
     }
 
     package var fileNames: [String] { DatabaseFileName.all }

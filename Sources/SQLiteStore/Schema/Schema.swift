@@ -1,4 +1,5 @@
 import CSQLite
+import Glibc
 import System
 import TokenStore
 
@@ -184,12 +185,12 @@ enum Schema {
         min(max(0, Int64(try connection.integer("SELECT version_limit FROM store"))), .max - 1 << 56)
     }
 
-    /// When the last token was stored, or up to a minute later; nil if none ever was.
+    /// When the last token was stored, or up to a minute later, but not after this moment; nil if none ever was.
     ///
     /// Shows an operator how old a copied store is.
     static func lastWrite(to connection: SQLiteConnection) -> String? {
         guard let limit = try? versionLimit(of: connection), limit > 0 else { return nil }
-        return UTCTime.timestamp(limit / 1_000_000)
+        return UTCTime.timestamp(min(limit / 1_000_000, Int64(time(nil))))
     }
 
     /// Raises the version limit of a database, if it is smaller.

@@ -173,8 +173,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
         case .noFolder(let path):
             """
-            the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, \
-            or name another file with sealing.key_ring
+            the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, or name another one
             """
         case .link(let error): "the key ring \(error)"
         case .open(let path, let mode):

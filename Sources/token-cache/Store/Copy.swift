@@ -99,8 +99,8 @@ struct Migrate: ConfiguredCommand {
         commandName: "migrate",
         abstract: "Make the tables of the PostgreSQL database of store.url, which servers never make.",
         discussion: """
-            Run it before the first start, and again when retention is turned on, which needs an index. It changes nothing in \
-            existing tables, may be interrupted and run again at any point, and refuses tables of another version.
+            Run it before the first start, and after an upgrade, while servers run. It may be interrupted and run again at any \
+            point, and refuses tables of a later version.
 
             The role of --url must own the tables, or be allowed to make them; the servers' role need not. Its password comes \
             from PGPASSWORD or libpq's password file, never from the URL. deploy/postgresql/roles.sql makes both roles.

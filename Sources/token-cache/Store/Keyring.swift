@@ -159,8 +159,8 @@ struct Keyring: AsyncParsableCommand {
         var text: String {
             var lines = [
                 """
-                key \(key) seals\(isNew ? " from now on" : ", as it did before"); \(Text.count(rekeyed, "token")) encrypted with it, \
-                \(Text.count(tokens, "token")) checked
+                key \(key) seals\(isNew ? " from now on" : ", as it did before"); \(Text.count(tokens, "token")) checked, \
+                \(unreadable == 0 ? "all" : "the others") encrypted with it
                 """
             ]
             if !isNew {

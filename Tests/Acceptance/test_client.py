@@ -340,8 +340,10 @@ def test_the_lines_for_apples_systems_compile_against_stand_ins(tmp_path):
 ARTICLES = sorted((CLIENT / "TokenCacheClient.docc").glob("*.md"))
 
 
+# That of Swift, and that of new projects of Xcode 26.
+@pytest.mark.parametrize("isolation", ["nonisolated", "MainActor"])
 @pytest.mark.parametrize("article", ARTICLES, ids=lambda article: article.stem)
-def test_the_code_of_the_articles_compiles(article, compiled, tmp_path):
+def test_the_code_of_the_articles_compiles(article, isolation, compiled, tmp_path):
     blocks = re.findall(r"(?ms)^```swift\n(.*?)^```", article.read_text(encoding="utf-8"))
     assert blocks or article.stem == "TokenCacheClient"
     text = ["import Foundation", "import FoundationNetworking", "import TokenCacheClient"]
@@ -352,8 +354,8 @@ def test_the_code_of_the_articles_compiles(article, compiled, tmp_path):
     source = tmp_path / "Article.swift"
     source.write_text("\n".join(text))
     done = subprocess.run(
-        ["swiftc", "-typecheck", "-swift-version", "6", "-parse-as-library", "-I", str(compiled), str(source),
-         str(STAND_INS / "App.swift")], capture_output=True, text=True, timeout=300, check=False)
+        ["swiftc", "-typecheck", "-swift-version", "6", "-parse-as-library", "-default-isolation", isolation, "-I", str(compiled),
+         str(source), str(STAND_INS / "App.swift")], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -5,8 +5,8 @@
     curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
-Authorization: Bearer. POST /logout ends the sessions of all the user's devices. users.json has, for each name, a user id
-that nobody else ever gets, a salt and what hashed() makes of the password:
+Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. users.json has, for each name, a user
+id that nobody else ever gets, a salt and what hashed() makes of the password:
 
     {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash":
         "65ec642e14f6cc1cf2f681c39d35a8ec611d16b5ea4bb4e1cb99c74bf1b572571ca99001b7ec814a6947cea455a4ea639d83dc690bff9257085ee89050a923a7"}}
@@ -32,16 +32,24 @@ def hashed(password, salt):
     return hashlib.scrypt(password.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1).hex()
 
 
+def logout(identifier):
+    return hmac.digest(os.environ["TOKEN_CACHE_KEY"].encode(), identifier.encode(), "sha256").hex()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
+        if self.path == "/logout":
+            identifier = form.get("id", "")
+            if not hmac.compare_digest(logout(identifier).encode(), form.get("logout", "").encode()):
+                return self.answer(403, {"error": "wrong id or logout"})
+            return self.answer(200, token_cache("DELETE", f"/v1/sessions/{urllib.parse.quote(identifier)}"))
         known = USERS.get(form.get("name"), NOBODY)
         if not hmac.compare_digest(hashed(form.get("password", ""), known["salt"]), known["hash"]):
             return self.answer(403, {"error": "wrong name or password"})
         if self.path == "/login":
-            return self.answer(200, token_cache("POST", "/v1/sessions", {"user": known["user"]}))
-        if self.path == "/logout":
-            return self.answer(200, token_cache("DELETE", f"/v1/user/sessions?user={urllib.parse.quote(known['user'])}"))
+            made = token_cache("POST", "/v1/sessions", {"user": known["user"]})
+            return self.answer(200, {**made, "logout": logout(made["id"])})
         return self.answer(404, {"error": "there is nothing at this path"})
 
     def answer(self, status, value):

@@ -52,9 +52,9 @@ func tellWidgets(_ token: TokenInformation) {}
 func log(_ error: any Error) {}
 func log(_ text: String) {}
 
-final class Delegate: NSObject, URLSessionDelegate {}
+nonisolated final class Delegate: NSObject, URLSessionDelegate {}
 
-let delegate = Delegate()
+nonisolated let delegate = Delegate()
 
 extension URLSessionTransport {
     convenience init(

@@ -22,7 +22,7 @@ public actor LayeredTokenCache: TokenCaching {
     let clock: any Clock<Duration>
     let patience: Duration
 
-    /// The error of the last request to the server; nil if it succeeded.
+    /// The error of the last request to the server, or of reading here what to send; nil if it succeeded.
     ///
     /// For example `TokenCacheError.unauthorized`: the session was revoked, and the app should get another one. A write that was
     /// refused for such a reason is tried again when the app calls a method, or starts again.

@@ -125,7 +125,7 @@ struct PrivateFile: LocalStorage {
             try FileManager.default.createDirectory(
                 at: folder, withIntermediateDirectories: true, attributes: attributes)
         } catch {
-            throw failure("make the folder of", error)
+            throw failure("make the folder \(folder.path) for", error)
         }
     }
 

@@ -131,6 +131,10 @@ public struct RemoteTokenCache: TokenCaching {
                 return try await send(method, parameters, fields, ["Authorization": "Bearer " + session])
             } catch TokenCacheError.unauthorized(let detail) where refused == nil {
                 refused = (session, detail)
+            } catch TokenCacheError.refused(let status, "30001", let detail) {
+                // As from a server without sessions, for which the request has no id.
+                throw TokenCacheError.refused(
+                    status: status, code: "30001", detail: detail + "; does it take sessions (access.mode)?")
             }
         }
     }

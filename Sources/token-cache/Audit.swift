@@ -51,6 +51,9 @@ struct AuditKey: ConfiguredCommand {
         let settings = try configuration.load()
         let path = settings.auditKeyPath
         guard replace || !FileStatus.exists(path) else { throw AuditError.runningKeyExists(path: path) }
+        guard !replace || FileStatus.exists(path) else {
+            throw CommandFailure("there is no running key \(path) to replace; name the server's settings by --config")
+        }
         // A running server has its key in memory and would write it back, even if the file was removed.
         let hasLog = replace || FileStatus.size(of: settings.audit.file) > 0
         let lock = hasLog ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil

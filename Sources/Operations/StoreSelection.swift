@@ -118,11 +118,7 @@ enum StoreSelection {
     /// Checks what a start needs for refreshing, unless it is a credential, which only the service has.
     static func examineRefreshing(_ settings: Settings) throws(StoreOpenError) {
         #if TokenRefresh
-        guard
-            !settings.refresh.clientSecretFile.isEmpty
-                || ProcessInfo.processInfo.environment["CREDENTIALS_DIRECTORY"] != nil
-        else { return }
-        _ = try refreshProvider(settings.refresh)
+        if !settings.refresh.clientSecretFile.isEmpty { _ = try refreshProvider(settings.refresh) }
         #endif
     }
 

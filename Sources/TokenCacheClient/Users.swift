@@ -71,7 +71,7 @@ public actor Users {
     ///
     /// - Parameters:
     ///   - id: The user.
-    ///   - endAccount: As for `TokenSession.signOut(then:)`.
+    ///   - endAccount: As for `TokenSession.signOut(then:)`; it cannot switch or forget users, as this happens one after the other.
     /// - Returns: Whether the server has the sign-out.
     /// - Throws: What the cache throws if the token cannot be cleared; what the closure throws. The user is then still there.
     @discardableResult

@@ -26,6 +26,7 @@ private struct Model {
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
     var lastReload = Date.distantPast
+    var givenUp: String?
     var isFailing = false
     var number = 0
     var seen: Task<[TokenSession.State], Never>
@@ -56,7 +57,7 @@ private struct Model {
 
     func isUsable(_ token: TokenInformation?) -> Bool {
         guard let token, let expiration = token.expirationDate else { return false }
-        return expiration > clock.now - 300 && token.token != refused
+        return expiration > clock.now - 300 && token.token != refused && token.token != givenUp
     }
 
     func isAccepted(_ token: TokenInformation?) -> Bool {
@@ -109,7 +110,7 @@ private struct Model {
     private mutating func open() async throws {
         let kind = Int.random(in: 0..<5, using: &random)
         // A login begins anew.
-        if state.isOpen, !isUsable(held), kind > 0 { ended(.closed) }
+        if state.isOpen, isRefused || held != nil && held?.token == givenUp, kind > 0 { ended(.closed) }
         let (before, cached) = (state, cache.information)
         var new = newToken()
         new.token = kind == 2 ? " " : new.token
@@ -229,7 +230,8 @@ private struct Model {
                 return
             }
             if !isFailing, elsewhere == nil {
-                #expect(throws: TokenSessionError.closed) { try result.get() }
+                let error = old.isExpired(at: clock.now) ? TokenSessionError.expired : .closed
+                #expect(throws: error) { try result.get() }
                 return ended(.closed)
             }
             if !isFailing, isAccepted(elsewhere), elsewhere != old {
@@ -241,6 +243,7 @@ private struct Model {
             #expect(try result.get() == old)
         } else {
             #expect(throws: TokenSessionError.expired) { try result.get() }
+            givenUp = old.token
         }
     }
 
@@ -287,7 +290,7 @@ private struct Model {
         for (before, after) in zip(states, states.dropFirst()) { #expect(table[before]?.contains(after) == true) }
         seen = Self.listen(session)
         ended(.created)
-        refused = nil
+        (refused, givenUp) = (nil, nil)
     }
 }
 

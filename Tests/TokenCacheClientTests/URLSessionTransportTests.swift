@@ -61,11 +61,12 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
                 for (exempt, isSent) in [("", false), ("127.0.0.10,a", false), ("*", true), ("a, 127.0.0.1", true)] {
                     setenv("no_proxy", exempt, 1)
                     let found = try? await remote(server).fetchVersion()
-                    #expect((found != nil) == isSent, "\(exempt)")
+                    if (found != nil) != isSent { _exit(EXIT_FAILURE) }
                 }
                 unsetenv(name)
             }
-            #expect(proxy.requests.isEmpty)
+            // The handlers of `exit` may crash while URLSession works.
+            _exit(proxy.requests.isEmpty ? EXIT_SUCCESS : EXIT_FAILURE)
         }
     }
     #endif
@@ -75,8 +76,8 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         await #expect(processExitsWith: .success) { [seconds] in
             let server = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.found("{}"))] }
             let found = try? await remote(server, timeout: .seconds(seconds)).fetchVersion()
-            // An answer may come before a limit that has passed already.
-            #expect(found != nil || seconds < 0)
+            // An answer may come before a limit that has passed already. The handlers of `exit` may crash while URLSession works.
+            _exit(found != nil || seconds < 0 ? EXIT_SUCCESS : EXIT_FAILURE)
         }
     }
 }

@@ -318,6 +318,12 @@ public actor LayeredTokenCache: TokenCaching {
         for receive in reports.withLock({ $0 }) { receive(report) }
     }
 
+    /// Why it is unknown what the server has, if that may be known later.
+    var obstacle: (any Error)? {
+        if let remoteError { return (remoteError as? TokenCacheError)?.isPermanent == true ? nil : remoteError }
+        return asking != nil || isSending ? TokenCacheError.timedOut : nil
+    }
+
     /// Notes the error of a request.
     func failed(by error: any Error) {
         // One of the app's own code, such as that its account has ended, may pass or not: of several in a row, the first is told.

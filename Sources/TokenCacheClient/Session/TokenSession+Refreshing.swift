@@ -58,20 +58,26 @@ extension TokenSession {
         let isReloaded = cachingError != nil || abs(time.timeIntervalSince(lastReload)) < Self.cachingPause
         if isUsable, isReloaded || !information.isExpired(at: time) { return information }
         // What could not be cached is newer than what the cache has.
-        guard cachingError == nil else { throw TokenSessionError.expired }
+        if cachingError != nil { throw giveUp(information) }
         lastReload = time
         let life = life
-        do {
-            try await reload()
-        } catch let error where !isUsable && !(error is TokenSessionError) {
-            throw error
-        } catch {}
+        var failure: (any Error)?
+        do { try await reload() } catch { failure = error }
         try Task.checkCancellation()
-        guard self.life == life, let found = currentToken else { throw TokenSessionError.closed }
+        guard self.life == life, let found = currentToken else {
+            // A server may keep no tokens that have expired.
+            throw information.isExpired(at: time) ? TokenSessionError.expired : .closed
+        }
         if self.isUsable(found) { return found }
         // Nobody has to log in for want of a network.
-        if let error = await (cache as? LayeredTokenCache)?.remoteError { throw error }
-        throw TokenSessionError.expired
+        if failure == nil { failure = await (cache as? LayeredTokenCache)?.obstacle }
+        throw failure ?? giveUp(found)
+    }
+
+    /// The error for a token in whose place there is no other, so that only the user can go on.
+    private func giveUp(_ information: TokenInformation) -> TokenSessionError {
+        givenUp = information.datedHash
+        return .expired
     }
 
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,

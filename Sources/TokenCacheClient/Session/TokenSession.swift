@@ -44,6 +44,8 @@ public actor TokenSession {
     var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
+    /// The `datedHash` of a token of which the app was told that it has expired, and that there is no other.
+    var givenUp: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
     /// The token that the last refresh has used up.
@@ -134,8 +136,8 @@ public actor TokenSession {
     /// opens the session at once. If the server has another one or a sign-out, the session takes it over or ends as soon as it answers,
     /// with an event.
     ///
-    /// An open session stays as it is, unless there is a login, and its token has expired or was refused and cannot be refreshed.
-    /// Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
+    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed, or
+    /// `token(validFor:forcingRefresh:refresh:)` has thrown `TokenSessionError.expired`. Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
     /// without asking the user, whom they may ask.
     ///
     /// - Parameters:
@@ -236,7 +238,7 @@ public actor TokenSession {
         guard self.life == life else { throw TokenSessionError.closed }
         guard let cached else { return state }
         guard accepts(cached) else {
-            tellMissing(of: cached)
+            if isForThisApp(cached) { tellMissing(of: cached) }
             return state
         }
         isLoginCached = true
@@ -340,8 +342,13 @@ public actor TokenSession {
     }
 
     func accepts(_ cached: TokenInformation) -> Bool {
+        isForThisApp(cached) && permissions.isSubset(of: cached.permissions)
+    }
+
+    /// Whether a token is accepted if it has the required permissions.
+    private func isForThisApp(_ cached: TokenInformation) -> Bool {
         !isLost(cached) && (appID == nil || cached.appID == nil || cached.appID == appID)
-            && permissions.isSubset(of: cached.permissions) && !cached.isOfLimitedLogin
+            && (canRefresh(cached) || !cached.isExpired(at: now() - leeway)) && !cached.isOfLimitedLogin
     }
 
     func canRefresh(_ information: TokenInformation) -> Bool {
@@ -350,7 +357,8 @@ public actor TokenSession {
 
     /// Whether only the user can go on from this token.
     private func isLost(_ information: TokenInformation) -> Bool {
-        isDead(information) || !isUsable(information) && !canRefresh(information)
+        isDead(information) || isRefused(information) && !canRefresh(information)
+            || givenUp == information.datedHash
     }
 
     /// Whether the token was not refused and has not expired.

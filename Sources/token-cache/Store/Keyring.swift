@@ -160,7 +160,7 @@ struct Keyring: AsyncParsableCommand {
             var lines = [
                 """
                 key \(key) seals\(isNew ? " from now on" : ", as it did before"); \(Text.count(tokens, "token")) checked, \
-                \(unreadable == 0 ? "all" : "the others") encrypted with it
+                all\(unreadable == 0 ? "" : " that open") encrypted with it
                 """
             ]
             if !isNew {

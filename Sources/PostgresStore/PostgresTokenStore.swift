@@ -17,10 +17,10 @@ package final class PostgresTokenStore: TokenStore {
     private let agreement: StoreAgreement
     private let upkeep: Upkeep
     private let handle: WaitingHandle
-    /// The handles that have connections, and how many use theirs.
+    /// The handles that have connections, and how many other handles use those.
     private let owners = Mutex((handles: [PostgresStoreHandle](), users: 0))
 
-    /// How many handles have connections of their own.
+    /// How many handles, each for a loop, have connections.
     ///
     /// One loop with connections makes more requests than a core of the database answers. If all loops had them, some large servers
     /// would use up `max_connections`.

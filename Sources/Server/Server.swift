@@ -117,6 +117,7 @@ package final class Server: Sendable {
             self.contexts = contexts
             administrationLoop = try EventLoop()
             // Last, when all descriptors that stay open are open.
+            // Two loops have connections to a database.
             let connectionsToStore = settings.store.url.isEmpty ? 0 : 2 * settings.store.connections
             try connectionCount.lookAtDescriptors(awaited: contexts.count * listeners.all.count + connectionsToStore)
         } catch {

@@ -115,7 +115,9 @@ extension OperationGatherer {
     // MARK: - Sessions
 
     func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        try rows.sessionKey(of: secret)
+        // Until the store is open, there are no keys.
+        if let refusal = state.refusal { throw refusal }
+        return rows.coder.sessionKey(of: secret)
     }
 
     func findSession(

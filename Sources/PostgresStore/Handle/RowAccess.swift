@@ -51,13 +51,6 @@ final class RowAccess {
         return .found(tokenInfo, writtenAt: times.writtenAt, until: deadline, version: version)
     }
 
-    /// The key of a session.
-    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        // Until the store is open, there are no keys.
-        if let refusal = state.refusal { throw refusal }
-        return coder.sessionKey(of: secret)
-    }
-
     /// Opens the row of a session.
     func opened(_ row: SessionRow) throws(StoreError) -> OpenedSession {
         try counting { () throws(SealingError) in try coder.open(row) }

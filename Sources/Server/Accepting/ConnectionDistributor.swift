@@ -18,9 +18,9 @@ final class ConnectionDistributor: Sendable {
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
-    /// An idle connection is closed after this many rounds in a row that found none that had never been answered.
+    /// After this many rounds in a row without an unanswered connection to close, an idle one is closed.
     private static let vainRounds = 8
-    /// An idle connection is closed after this many rounds in any case: newer connections may take each place that is made.
+    /// After this many rounds, an idle connection is closed in any case: newer connections may take each place that is made.
     private static let mostRounds = 24
     /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))

@@ -154,7 +154,7 @@ package final class LoopContext: @unchecked Sendable {
         ConnectionDriver(connection, isRefused: isRefused, on: self).start(through: listener)
     }
 
-    /// Whether there is room for a new connection.
+    /// What came of making room for a new connection.
     enum Room {
         /// There is, and the connection counts.
         case found

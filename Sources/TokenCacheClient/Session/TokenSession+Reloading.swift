@@ -1,3 +1,5 @@
+import Foundation
+
 extension TokenSession {
     /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
     /// if the user has signed out there.
@@ -55,5 +57,32 @@ extension TokenSession {
         if missing.isEmpty || other == rejected { return }
         rejected = other
         broadcast.tell(.permissionsMissing(missing))
+    }
+
+    // MARK: - Which tokens count
+
+    func accepts(_ cached: TokenInformation) -> Bool {
+        isForThisApp(cached) && permissions.isSubset(of: cached.permissions)
+    }
+
+    /// Whether a token is accepted if it has the required permissions.
+    func isForThisApp(_ cached: TokenInformation) -> Bool {
+        !isLost(cached) && (appID == nil || cached.appID == nil || cached.appID == appID)
+            && (canRefresh(cached) || !cached.isExpired(at: now() - leeway)) && !cached.isOfLimitedLogin
+    }
+
+    func canRefresh(_ information: TokenInformation) -> Bool {
+        refresh != nil && information.refreshToken != nil
+    }
+
+    /// Whether only the user can go on from this token.
+    func isLost(_ information: TokenInformation) -> Bool {
+        isDead(information) || isRefused(information) && !canRefresh(information)
+            || givenUp == information.datedHash
+    }
+
+    /// Whether the token was not refused and has not expired.
+    func isUsable(_ information: TokenInformation) -> Bool {
+        !isRefused(information) && !information.isExpired(at: now() - leeway)
     }
 }

@@ -44,7 +44,7 @@ public actor TokenSession {
     var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
-    /// The `datedHash` of a token of which the app was told that it has expired, and that there is no other.
+    /// The `datedHash` of a token for which the app got `TokenSessionError.expired`.
     var givenUp: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
@@ -136,8 +136,8 @@ public actor TokenSession {
     /// opens the session at once. If the server has another one or a sign-out, the session takes it over or ends as soon as it answers,
     /// with an event.
     ///
-    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed, or
-    /// `token(validFor:forcingRefresh:refresh:)` has thrown `TokenSessionError.expired`. Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
+    /// An open session stays as it is, unless there is a login and only a login helps: its token was refused and cannot be refreshed,
+    /// or `token(validFor:forcingRefresh:refresh:)` has thrown `TokenSessionError.expired`. Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
     /// without asking the user, whom they may ask.
     ///
     /// - Parameters:
@@ -339,31 +339,6 @@ public actor TokenSession {
         broadcast.move(to: .createdTokenLoaded, new)
         broadcast.move(to: .open, new)
         await storeLogin(new)
-    }
-
-    func accepts(_ cached: TokenInformation) -> Bool {
-        isForThisApp(cached) && permissions.isSubset(of: cached.permissions)
-    }
-
-    /// Whether a token is accepted if it has the required permissions.
-    private func isForThisApp(_ cached: TokenInformation) -> Bool {
-        !isLost(cached) && (appID == nil || cached.appID == nil || cached.appID == appID)
-            && (canRefresh(cached) || !cached.isExpired(at: now() - leeway)) && !cached.isOfLimitedLogin
-    }
-
-    func canRefresh(_ information: TokenInformation) -> Bool {
-        refresh != nil && information.refreshToken != nil
-    }
-
-    /// Whether only the user can go on from this token.
-    private func isLost(_ information: TokenInformation) -> Bool {
-        isDead(information) || isRefused(information) && !canRefresh(information)
-            || givenUp == information.datedHash
-    }
-
-    /// Whether the token was not refused and has not expired.
-    func isUsable(_ information: TokenInformation) -> Bool {
-        !isRefused(information) && !information.isExpired(at: now() - leeway)
     }
 
     // MARK: - Closing

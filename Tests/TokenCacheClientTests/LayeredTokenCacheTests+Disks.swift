@@ -100,6 +100,53 @@ extension LayeredTokenCacheTests {
         #expect(disk.information == two)
     }
 
+    @Test func `on a full disk the server's answers count, and a sign-out elsewhere clears the device`() async throws {
+        let cache = layered()
+        let (two, three) = (token("two"), token("three"))
+        try await cache.store(token("one"))
+        try await cache.synchronize()
+        disk.fillDisk()
+        try await server.store(two)
+        #expect(try await cache.fetch() == two)
+        server.fail()
+        #expect(try await cache.fetch() == two)
+        server.fail(false)
+        // What another process has saved since is not replaced by an answer of before.
+        disk.fillDisk(false)
+        let other = layered()
+        #expect(try await other.fetch() == two)
+        try await other.store(three)
+        try await cache.change(isKept: true) { $0?.refused = "a" }
+        #expect(disk.information == three)
+        #expect(disk.record?.refused == "a")
+        #expect(try await cache.fetch() == three)
+        disk.fillDisk()
+        try await server.clear()
+        for isReachable in [true, true, false] {
+            server.fail(!isReachable)
+            #expect(try await cache.fetch() == nil)
+            #expect(disk.state.withLock { $0.item } == nil)
+        }
+    }
+
+    @Test func `after an answer that could not be saved, the write of another process is seen and sent`() async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        try await cache.synchronize()
+        disk.fillDisk()
+        let two = token("two")
+        try await server.store(two)
+        #expect(try await cache.fetch() == two)
+        disk.fillDisk(false)
+        server.fail()
+        let other = layered()
+        try await other.clear()
+        #expect(try await cache.record()?.information == nil)
+        server.fail(false)
+        try await cache.synchronize()
+        #expect(!isQueued)
+    }
+
     @Test func `a record of a later format is left alone until somebody signs out`() async throws {
         let later = Data(#"{"format":2}"#.utf8)
         disk.state.withLock { $0.item = later }

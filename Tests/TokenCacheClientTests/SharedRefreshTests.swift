@@ -159,6 +159,112 @@ import Testing
         #expect(session.state.isOpen)
     }
 
+    @Test(.timeLimit(.minutes(30)), arguments: [true, false], [true, false])
+    func `behind a proxy that changes entity tags a token is refreshed without a lease`(isLayered: Bool, isWeak: Bool)
+        async throws
+    {
+        let server = VersionedServer()
+        put(one, on: server)
+        let inner = server.transport()
+        let remote = try remote(
+            .session { _ in "tcs_a" },
+            ScriptedTransport { request, _ in
+                var response = try await inner.send(request)
+                response.headers["etag"] = response.headers["etag"].map {
+                    isWeak ? "W/" + $0 : $0.dropLast() + "-gzip\""
+                }
+                return response
+            })
+        let session = TokenSession(cache: isLayered ? layeredCache(remote) : remote, clock: clock)
+        try await session.open(patience: Self.week)
+        #expect(try await session.token(forcingRefresh: true) { _ in two } == two)
+        try await until { server.token == "two" }
+    }
+
+    @Test(.timeLimit(.minutes(30)))
+    func `on a full disk, what another device has refreshed is refreshed further`() async throws {
+        let (server, disk) = (VersionedServer(), TestStorage())
+        put(one, on: server)
+        let session = try session(server, disk: disk)
+        try await session.open(patience: Self.week)
+        disk.fillDisk()
+        put(two, on: server)
+        let three = TokenInformation(token: "three", loginID: "1", refreshToken: "3")
+        let new = try await session.token(forcingRefresh: true) { old in
+            #expect(old == two)
+            return three
+        }
+        #expect(new == three)
+    }
+
+    // MARK: - Where the server refreshes
+
+    /// A session without a refresh of its own, whose server answers with this advice.
+    private func session(
+        _ server: VersionedServer, advice: Locked<String?>, patience: Duration = .seconds(3_600),
+        time: Locked<Date> = Locked(Date())
+    ) throws -> TokenSession {
+        let inner = server.transport()
+        let transport = ScriptedTransport { request, _ in
+            var response = try await inner.send(request)
+            response.headers["token-refresh"] = advice.current
+            return response
+        }
+        let cache = layeredCache(try remote(.session { _ in "tcs_a" }, transport), patience: patience)
+        return TokenSession(cache: cache, clock: WaitingClock(), now: { time.current })
+    }
+
+    @Test func `nobody has to log in while the server cannot refresh a token yet, only when it never will`()
+        async throws
+    {
+        let (server, advice, time) = (VersionedServer(), Locked<String?>("later"), Locked(Date()))
+        var expired = one
+        expired.expirationDate = time.current - 1_800
+        put(expired, on: server)
+        let session = try session(server, advice: advice, time: time)
+        let later = TokenCacheError.unavailable(status: 200, retryAfter: nil)
+        for _ in 0..<2 { await #expect(throws: later) { try await session.open() } }
+        await #expect(throws: later) {
+            try await session.open(loginIfUnknown: false) {
+                Issue.record("the user was asked")
+                return two
+            }
+        }
+        // Its network fails as well.
+        server.isDown.current = true
+        await #expect(throws: TokenCacheError.unreachable(code: -1004)) { try await session.open() }
+        server.isDown.current = false
+        advice.current = "login"
+        #expect(try await session.open() == .created)
+        advice.current = nil
+        // A provider that never says why it refuses a token does not keep its user out for good.
+        advice.current = "later"
+        time.current += 3_600
+        #expect(try await session.open() == .created)
+        advice.current = nil
+        var new = two
+        new.expirationDate = time.current + 3_600
+        put(new, on: server)
+        #expect(try await session.open() == .open)
+        time.current += 3_600 + 1_800
+        advice.current = "later"
+        await #expect(throws: later) { try await session.token() }
+        advice.current = "login"
+        await #expect(throws: TokenSessionError.expired) { try await session.token() }
+    }
+
+    @Test func `a session waits for a server that refreshes an expired token longer than its cache does`() async throws
+    {
+        let server = VersionedServer()
+        var expired = one
+        expired.expirationDate = Date() - 3_600
+        put(expired, on: server)
+        let session = try session(server, advice: Locked(nil), patience: .milliseconds(1))
+        await #expect(throws: TokenCacheError.timedOut) { try await session.open(patience: .milliseconds(1)) }
+        put(two, on: server)
+        #expect(try await session.open(patience: Self.week) == .open)
+    }
+
     @Test func `a session that is closed during a refresh leaves the new token to the next one`() async throws {
         let server = VersionedServer()
         put(one, on: server)

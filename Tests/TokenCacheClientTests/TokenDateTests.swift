@@ -42,6 +42,12 @@ import Testing
         }
     }
 
+    @Test func `a long text is no date, whatever it contains`() {
+        for part in ["a", " ", "م", "0", "."] {
+            #expect(TokenDate.parse("2027-01-01T" + String(repeating: part, count: 1_000_000)) == nil)
+        }
+    }
+
     @Test func `dates are written in UTC, within the years of four digits`() {
         #expect(TokenDate.text(Date(timeIntervalSince1970: 1_376_508_245.123)) == "2013-08-14T19:24:05.123+0000")
         #expect(TokenDate.text(Date(timeIntervalSince1970: -0.001)) == "1969-12-31T23:59:59.999+0000")

@@ -30,10 +30,10 @@ public actor LayeredTokenCache: TokenCaching {
 
     /// Runs the changes of the record one after the other.
     private let turns = Turns()
-    /// The record if it could not be saved, for example on a full disk; it counts in place of the saved one.
-    private var unsaved: LocalRecord?
-    /// The id of the write that the saved record had then.
-    private var savedWrite: String?
+    /// A record that could not be saved, for example on a full disk, and what is saved in its place.
+    private var unsaved: Unsaved?
+    /// Whether the server has answered with an expired token that it will refresh later.
+    private var isLate = false
     /// The outcomes of writes that somebody waits for, by the writes' ids.
     var outcomes: [String: Outcome<Void>] = [:]
     /// The fetch from the server that is under way, and what was known before it.
@@ -53,6 +53,19 @@ public actor LayeredTokenCache: TokenCaching {
     var isOthers = false
     private nonisolated let reports = Locked<[@Sendable (Report) -> Void]>([])
     nonisolated let writers = Locked<[@Sendable () async -> Void]>([])
+
+    private struct Unsaved {
+        let record: LocalRecord?
+        var saved: LocalRecord?
+
+        /// The record that counts: what another process has put into the queue since stays there, and so does what it has saved,
+        /// unless a write of this one waits.
+        func record(over disk: LocalRecord?) -> LocalRecord? {
+            let isSame = disk.map { $0.isSame(as: saved) } ?? (saved == nil)
+            let waits = record?.write != nil && disk?.write.map { $0.id == saved?.write?.id } ?? true
+            return isSame || waits ? record : disk
+        }
+    }
 
     /// What sessions are told.
     enum Report: Sendable {
@@ -84,12 +97,19 @@ public actor LayeredTokenCache: TokenCaching {
 
     /// What this device knows; nil if that is nothing.
     func record() async throws(TokenCacheError) -> LocalRecord? {
-        if let unsaved { return unsaved }
-        do {
-            return try await local.record()
-        } catch TokenCacheError.unreadable {
-            // The server's answer or the next token replaces it.
-            return nil
+        while true {
+            let hadUnsaved = unsaved != nil
+            do {
+                let record = try await local.record()
+                if let unsaved { return unsaved.record(over: record) }
+                // Otherwise it was saved meanwhile.
+                if !hadUnsaved { return record }
+            } catch {
+                if let unsaved { return unsaved.record }
+                // The server's answer or the next token replaces it.
+                guard case .unreadable = error else { throw error }
+                return nil
+            }
         }
     }
 
@@ -104,24 +124,18 @@ public actor LayeredTokenCache: TokenCaching {
     }
 
     private func changeNow(_ isKept: Bool, _ change: @Sendable (inout LocalRecord?) -> Void) async throws {
-        let earlier = unsaved
         do {
-            try await local.update { [savedWrite] record in
-                // What another process has put into the queue since stays there.
-                let waiting = record?.write?.id
-                if let earlier, waiting == nil || waiting == savedWrite { record = earlier }
+            try await local.update { [unsaved] record in
+                if let unsaved { record = unsaved.record(over: record) }
                 change(&record)
             }
             unsaved = nil
         } catch {
-            if isKept || earlier != nil {
-                var record = earlier
-                if record == nil {
-                    record = try? await local.record()
-                    savedWrite = record?.write?.id
-                }
+            if isKept || unsaved != nil {
+                let saved = try? await local.record()
+                var record = unsaved.map { $0.record(over: saved) } ?? saved
                 change(&record)
-                unsaved = record
+                unsaved = Unsaved(record: record, saved: saved)
             }
             throw error
         }
@@ -143,9 +157,12 @@ public actor LayeredTokenCache: TokenCaching {
         }
         if let write = known?.write {
             // What this device has written counts, also before the server has it, unless another device was faster.
-            await wait(for: write.id)
+            await wait(for: write.id, patience)
             known = try await record()
-            if let known { return known.information }
+            if let known {
+                if known.write == nil { _ = ask(known) }
+                return known.information
+            }
         }
         let answer = ask(known)
         guard let known else { return try await answer.value() }
@@ -182,7 +199,7 @@ public actor LayeredTokenCache: TokenCaching {
         let answer: VersionedToken
         do {
             answer = try await remote.fetchWithBase()
-            remoteError = nil
+            (remoteError, isLate) = (nil, answer.isLate)
             if case .unreadable(let error) = answer.content { throw error }
         } catch {
             failed(by: error)
@@ -193,21 +210,35 @@ public actor LayeredTokenCache: TokenCaching {
         return await keep(answer, after: known)
     }
 
-    /// Keeps what the server has answered; if it cannot be saved, the next fetch asks again.
+    /// Keeps what the server has answered, in memory if it cannot be saved.
     ///
     /// - Returns: The token that counts now.
     @discardableResult
     func keep(_ answer: VersionedToken, after known: LocalRecord?) async -> TokenInformation? {
         let new = LocalRecord(answer.information, base: answer.base)
-        try? await change(isKept: false) { record in
-            // The answer is older than what was written meanwhile, here or by another process.
-            let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
-            // The same version stays as it is: a token without a date would get a new one.
-            if isAsBefore, record?.base != new.base { record = new }
+        do {
+            try await change(isKept: true) { record in
+                // The answer is older than what was written meanwhile, here or by another process.
+                let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
+                // The same version stays as it is: a token without a date would get a new one.
+                if isAsBefore, record?.base != new.base { record = new }
+            }
+        } catch {
+            // A token that is gone goes from the device also on a full disk, as removing needs no room.
+            if new.information == nil { try? await turns.run { try await self.removeSaved() } }
         }
         let found = ((try? await record()) ?? new).information
         if found != known?.information { report(.learned) }
         return found
+    }
+
+    /// Removes what is saved in the place of an unsaved record without a token.
+    private func removeSaved() async throws {
+        guard let unsaved, unsaved.record?.information == nil, let saved = unsaved.saved, saved.write == nil,
+            try await local.record()?.isSame(as: saved) == true
+        else { return }
+        try await local.clear()
+        self.unsaved?.saved = nil
     }
 
     // MARK: - Writing
@@ -285,7 +316,7 @@ public actor LayeredTokenCache: TokenCaching {
         }
         guard let failure, let unsaved else { return }
         // A sign-out is complete if the server has it and nothing is left here.
-        if unsaved.write != nil || information != nil { throw failure }
+        if unsaved.record?.write != nil || information != nil { throw failure }
         if try await local.record() != nil { throw failure }
     }
 
@@ -318,10 +349,34 @@ public actor LayeredTokenCache: TokenCaching {
         for receive in reports.withLock({ $0 }) { receive(report) }
     }
 
-    /// Why it is unknown what the server has, if that may be known later.
-    var obstacle: (any Error)? {
-        if let remoteError { return (remoteError as? TokenCacheError)?.isPermanent == true ? nil : remoteError }
-        return asking != nil || isSending ? TokenCacheError.timedOut : nil
+    /// What the server has in place of a token that has expired, once it has answered, however long that takes.
+    ///
+    /// - Throws: Why it is unknown what the server has, if that may be known later.
+    func fetchSettled(insteadOf expired: TokenInformation, at time: Date) async throws -> TokenInformation? {
+        var answer = asking?.answer
+        if let write = try await record()?.write {
+            await wait(for: write.id, nil)
+            answer = ask(try await record())
+        }
+        _ = try? await answer?.value()
+        try Task.checkCancellation()
+        if let obstacle = await obstacle(to: expired, at: time) { throw obstacle }
+        return try await record()?.information
+    }
+
+    /// Why it is unknown what the server has in place of a token, if that may be known later.
+    ///
+    /// A server that says `later` says so for good of a token that its provider refuses without a reason, so it counts for an hour.
+    func obstacle(to information: TokenInformation, at time: Date) async -> (any Error)? {
+        if let remoteError {
+            // One of the app's own code, for whose caller nothing was cancelled.
+            if remoteError is CancellationError { return TokenCacheError.timedOut }
+            return (remoteError as? TokenCacheError)?.isPermanent == true ? nil : remoteError
+        }
+        let isSending = if isSending { await isWriteWaiting() } else { false }
+        if asking != nil || isSending { return TokenCacheError.timedOut }
+        let mayComeLater = isLate && !information.isExpired(at: time - 3_600)
+        return mayComeLater ? TokenCacheError.unavailable(status: 200, retryAfter: nil) : nil
     }
 
     /// Notes the error of a request.

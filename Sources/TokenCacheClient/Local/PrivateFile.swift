@@ -36,7 +36,7 @@ struct PrivateFile: LocalStorage {
         do {
             defer { close(descriptor) }
             // While it is still empty.
-            try protect(newFile)
+            try Self.protect(newFile)
             try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: item)
             guard Self.sync(descriptor) else { throw Self.failure("write", errno) }
         } catch {
@@ -129,7 +129,8 @@ struct PrivateFile: LocalStorage {
         }
     }
 
-    private func protect(_ file: URL) throws {
+    /// Keeps a file out of backups, and encrypted until the device is unlocked for the first time.
+    static func protect(_ file: URL) throws {
         #if canImport(Darwin)
         var values = URLResourceValues()
         values.isExcludedFromBackup = true

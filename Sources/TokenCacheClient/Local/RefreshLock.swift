@@ -37,11 +37,12 @@ final class RefreshLock: Sendable {
     /// The lock of a user; nil if it is held.
     ///
     /// It is on one of 256 files, each with a random text that stands for the device, as a file for each user would tell later who
-    /// they were. Users who share one wait for each other.
+    /// they were. Users who share one wait for each other. The files stay out of backups: restored on another device, they would
+    /// stand for both.
     static func file(in folder: URL, hashOfUser hash: String) throws(TokenCacheError) -> RefreshLock? {
         try PrivateFile.makeFolder(folder)
-        let path = folder.appending(path: ".refresh-" + hash.prefix(2)).path
-        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        let url = folder.appending(path: ".refresh-" + hash.prefix(2))
+        let descriptor = unsafe open(url.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw .storage(operation: "lock", code: Int(errno)) }
         // Of this descriptor alone, so that it keeps this process's other sessions out as well.
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
@@ -50,6 +51,7 @@ final class RefreshLock: Sendable {
             if code == EWOULDBLOCK || code == EINTR { return nil }
             throw .storage(operation: "lock", code: Int(code))
         }
+        try? PrivateFile.protect(url)
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: false)
         var device = (try? file.readToEnd()).map { String(decoding: $0, as: UTF8.self) } ?? ""
         if device.utf8.count != 36 {

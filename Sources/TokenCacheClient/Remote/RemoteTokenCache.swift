@@ -187,7 +187,7 @@ extension RemoteTokenCache {
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
         known.withLock { $0.base = base }
-        var found = VersionedToken(content: content(of: answer), base: base)
+        var found = VersionedToken(content: content(of: answer), base: base, isLate: answer.isLate)
         found.takeLease()
         return found
     }

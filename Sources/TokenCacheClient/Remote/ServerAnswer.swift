@@ -14,6 +14,8 @@ struct ServerAnswer {
     let content: Content
     /// The version of what is there (RFC 9110, section 8.8.3).
     let entityTag: String?
+    /// Whether the server could not refresh the token yet.
+    let isLate: Bool
 
     /// The code for an id without a token.
     private static let notFound = "50002"
@@ -47,6 +49,7 @@ struct ServerAnswer {
                 status: response.status, code: Self.code(response) ?? "none", detail: Self.sentence(response))
         }
         entityTag = response.headers["etag"].flatMap { $0.isEmpty ? nil : $0 }
+        isLate = response.headers["token-refresh"]?.lowercased() == "later"
         guard let members else {
             throw .unexpectedAnswer(status: 200, "it is not a JSON object")
         }

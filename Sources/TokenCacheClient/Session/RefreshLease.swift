@@ -85,6 +85,7 @@ extension RemoteTokenCache {
     ) async throws -> VersionedToken {
         let lease = RefreshLease.text(for: old.token, of: device)
         var (seen, waited, pause) = (TokenBase.anything, Duration.zero, Duration.zero)
+        var refused: TokenBase?
         while true {
             var found = try await fetchVersion()
             var isPossible = await !isOver()
@@ -92,9 +93,10 @@ extension RemoteTokenCache {
                 throw RefreshLease.IsSpent()
             }
             switch (found.content, found.base) {
-            // A weak entity tag never matches.
-            case (.token(let token), .version(let tag)):
-                isPossible = isPossible && token.token == old.token && !tag.hasPrefix("W/")
+            // What was refused and is still there has an entity tag that a proxy has changed, and that never matches: one that
+            // compresses makes it weak, or adds to it.
+            case _ where found.base == refused: isPossible = false
+            case (.token(let token), .version): isPossible = isPossible && token.token == old.token
             // The store is empty by mistake.
             case (.nothingFound, .nothing): found.content = .token(old)
             default: isPossible = false
@@ -114,7 +116,9 @@ extension RemoteTokenCache {
                 found.base = try await replace(found.base, with: found.information, lease: lease)
                 found.lease = lease
                 return found
-            } catch TokenCacheError.conflict {}
+            } catch TokenCacheError.conflict {
+                refused = found.base
+            }
         }
     }
 }

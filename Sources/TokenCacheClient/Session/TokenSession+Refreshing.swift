@@ -70,7 +70,7 @@ extension TokenSession {
         }
         if self.isUsable(found) { return found }
         // Nobody has to log in for want of a network.
-        if failure == nil { failure = await (cache as? LayeredTokenCache)?.obstacle }
+        if failure == nil { failure = await (cache as? LayeredTokenCache)?.obstacle(to: found, at: time) }
         throw failure ?? giveUp(found)
     }
 

@@ -121,8 +121,9 @@ public actor TokenSession {
     ///
     /// - Parameter patience: As for `open`.
     /// - Returns: The new state.
-    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`: it is then unknown whether there is a token, and the state
-    ///   does not change.
+    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`: it is then unknown whether there is a token that is accepted,
+    ///   and the state does not change. So it is if this device's has expired and the server cannot be asked, or says that it will
+    ///   refresh the token later.
     @discardableResult
     public func load(patience: Duration = .seconds(2)) async throws -> State {
         if state == .createdTokenLoaded || state.isOpen { return state }
@@ -137,8 +138,9 @@ public actor TokenSession {
     /// with an event.
     ///
     /// An open session stays as it is, unless there is a login and only a login helps: its token was refused and cannot be refreshed,
-    /// or `token(validFor:forcingRefresh:refresh:)` has thrown `TokenSessionError.expired`. Further calls while one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
-    /// without asking the user, whom they may ask.
+    /// or `token(validFor:forcingRefresh:refresh:)` has thrown `TokenSessionError.expired`. Further calls while one is under way wait
+    /// for that one and throw its error, and try again only if it has not opened the session, or has failed without asking the
+    /// user, whom they may ask.
     ///
     /// - Parameters:
     ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from
@@ -230,7 +232,12 @@ public actor TokenSession {
         if let hash = try? await local?.record()?.refused { dead = hash }
         // An event corrects it when the server has answered.
         if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
-        return try await cache.fetch()
+        let found = try await cache.fetch()
+        guard let found, !accepts(found), !isLost(found), found.isExpired(at: now() - leeway),
+            let cache = cache as? LayeredTokenCache
+        else { return found }
+        // The server may have another one, and nobody has to log in for want of a network.
+        return try await cache.fetchSettled(insteadOf: found, at: now())
     }
 
     private func load(_ patience: Duration, _ life: Int) async throws -> State {

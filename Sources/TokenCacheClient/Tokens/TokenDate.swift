@@ -14,6 +14,8 @@ import Foundation
 enum TokenDate {
     /// The instant; nil if the text has none of these forms.
     static func parse(_ text: String) -> Date? {
+        // More than the longest, with digits of four bytes.
+        guard text.utf8.count <= 200 else { return nil }
         var reader = TokenDateReader(text)
         return reader.date()
     }

@@ -173,6 +173,8 @@ final class MemoryStoreHandle: TokensOnlyHandle {
     var observer: (any WriteObserver)?
     /// Whether each id is its own token info.
     var echoesIDs = false
+    /// The fetches that wait; nil if they are answered at once.
+    var waiting: [Completion<Fetched>]?
     /// The ids that were asked for.
     private(set) var fetched: [[UInt8]] = []
 
@@ -181,6 +183,10 @@ final class MemoryStoreHandle: TokensOnlyHandle {
     ) throws(StoreError) -> Fetched? {
         fetched.append(id)
         if let failure { throw failure }
+        if waiting != nil {
+            waiting?.append(makeCompletion())
+            return nil
+        }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
         guard found.count <= limit else { return .longer }
         return .found(found, writtenAt: 0, until: .max, version: TokenVersion(rawValue: 1))

@@ -29,6 +29,34 @@ import TokenStore
         #expect(try statuses(5, failure: .closed) == [200, 200, 200, 200, 200])
     }
 
+    private final class Taker: AnswerTaker {
+        var status: UInt16?
+
+        func take(_ answer: Answer) {
+            if case .now(let response) = answer { status = response.status.rawValue }
+        }
+    }
+
+    @Test
+    func `guesses that wait for the store at the same time are limited like others`() throws {
+        let handle = MemoryStoreHandle()
+        handle.waiting = []
+        let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
+        let router = RequestRouter(TokenService(handle), access: nil, guardian: guardian, api: nil)
+        let reader = RequestReader(reading: "GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let takers = (0..<5).map { _ in
+            let taker = Taker()
+            let answer = router.answer(
+                to: reader.request, in: reader.requestBytes, requestID: .none, from: .any("192.0.2.1"))
+            if case .later(let pending) = answer, pending.begin(for: taker) != nil { Issue.record("it does not wait") }
+            return taker
+        }
+        for completion in handle.waiting ?? [] { completion(.success(.nothing)) }
+        #expect(takers.map(\.status) == [200, 200, 200, 429, 429])
+        guard let wait = guardian.limited(IPAddress("192.0.2.1"))?.extras?.retryAfter else { throw StoreError.closed }
+        #expect(wait <= 1_200)
+    }
+
     @Test
     func `whoever waits as long as a refusal says is not refused for having come a moment too early`() throws {
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }

@@ -62,6 +62,8 @@ package final class RequestRouter {
         let answer = service.answer(to: request, in: bytes, requestID: requestID)
         guard guardian.limitsFailures, method == .get else { return answer }
         return answer.then { [guardian] answer, _ in
+            // Any number of requests may have waited for the store since.
+            if let refusal = guardian.limited(source.client) { return .now(refusal) }
             if case .now(let response) = answer, response.outcome == .notFound {
                 guardian.noteGuess(from: source.client)
             }

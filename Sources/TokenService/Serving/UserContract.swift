@@ -77,6 +77,8 @@ final class UserContract {
         _ request: UserRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
         _ ticket: ChangeVersions.Ticket, _ found: FoundSession
     ) -> Answer {
+        // Any number of requests may have waited for the store since.
+        if let refusal = guardian.limited(request.caller.address) { return .now(refusal) }
         guard case .found(let session) = found, case .session(let idleTimeout) = access.mode else {
             return guardian.deny(.unknown, in: lookup.place, request.caller)
         }

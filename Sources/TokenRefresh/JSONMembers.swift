@@ -6,10 +6,49 @@ struct JSONMembers: Sendable {
     private let text: [UInt8]
     private let members: [(name: [UInt8], value: Range<Int>)]
 
-    /// Nil if the text is not one JSON object, has a name twice, or more members than any token info has.
+    /// Nil if the text is not one JSON object, or has a name twice.
     init?(_ text: [UInt8]) {
-        guard let object = JSONObject(text.span, memberLimit: 128) else { return nil }
+        guard let object = JSONObject(text.span, memberLimit: .max) else { return nil }
         (self.text, members) = (text, Array(zip(object.names, object.ranges)))
+    }
+
+    /// Nil if the text is nothing that any reader takes for an object.
+    ///
+    /// For members that nobody may see: a name may be there twice, and values are neither checked nor nested too deeply.
+    init?(ofAnyReader text: [UInt8]) {
+        var cursor = JSONCursor(position: 0, end: text.count)
+        cursor.skipSpace(text.span)
+        guard cursor.accept(UInt8(ascii: "{"), text.span) else { return nil }
+        var members: [(name: [UInt8], value: Range<Int>)] = []
+        var (name, colon, end, depth): ([UInt8]?, Int?, Int, Int) = (nil, nil, cursor.position, 0)
+        while let byte = cursor.peek(text.span) {
+            let start = cursor.position
+            cursor.position += 1
+            switch byte {
+            case UInt8(ascii: "\""):
+                while let next = cursor.peek(text.span), next != byte {
+                    cursor.position += next == UInt8(ascii: "\\") ? 2 : 1
+                }
+                guard cursor.accept(byte, text.span) else { return nil }
+                if name == nil {
+                    var quoted = JSONCursor(position: start, end: cursor.position)
+                    name = (try? quoted.string(text.span)) ?? []
+                }
+            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "}") where depth == 0, UInt8(ascii: ",") where depth == 0:
+                if let name, let colon { members.append((name, colon..<end)) }
+                guard byte == UInt8(ascii: ",") else {
+                    (self.text, self.members) = (text, members)
+                    return
+                }
+                (name, colon) = (nil, nil)
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: ":") where colon == nil: colon = cursor.position
+            default: break
+            }
+            if byte > 0x20 { end = cursor.position }
+        }
+        return nil
     }
 
     /// The text of a member's value; nil if there is none of that name.

@@ -97,7 +97,7 @@ extension ProviderOutcome {
     private static func error(
         _ status: Int, _ members: JSONMembers?, _ retryAfter: Int?, _ kind: RefreshProvider.Kind
     ) -> ProviderOutcome {
-        if kind == .facebook, let error = members?.value("error").flatMap(JSONMembers.init),
+        if kind == .facebook, let error = members?.value("error").flatMap({ JSONMembers($0) }),
             let code = error.number("code")
         {
             switch code {

@@ -52,7 +52,7 @@ struct RefreshableToken: Sendable {
 
     /// A token info as clients see it that are not given refresh tokens.
     static func withoutRefreshTokens(_ info: [UInt8]) -> [UInt8] {
-        JSONMembers(info)?.text(with: [(Key.refreshToken, nil), (Key.oauthRefreshToken, nil)]) ?? info
+        JSONMembers(ofAnyReader: info)?.text(with: [(Key.refreshToken, nil), (Key.oauthRefreshToken, nil)]) ?? info
     }
 
     /// The names in the dictionary, as `TokenInformation` of the client library has them, and in a provider's answer.

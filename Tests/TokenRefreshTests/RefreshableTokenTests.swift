@@ -36,6 +36,12 @@ private func tokens(_ answer: String) throws -> ProviderTokens {
     return try #require(ProviderTokens(members))
 }
 
+private func members(_ count: Int) -> String { (0..<count).map { "\"\($0)\":0" }.joined(separator: ",") }
+
+private func nested(_ depth: Int) -> String {
+    String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
+}
+
 /// 2026-01-01 and 2026-03-01.
 private let (january, march): (Int64, Int64) = (1_767_225_600, 1_772_323_200)
 
@@ -152,6 +158,30 @@ private let (january, march): (Int64, Int64) = (1_767_225_600, 1_772_323_200)
         let unknown = try #require(token(dictionary(), .facebook))
             .refreshed(by: try tokens(#"{"access_token":"EAAnew"}"#), at: march)
         #expect(String(decoding: unknown, as: UTF8.self).contains("\"4001-01-01T00:00:00.000+0000\""))
+    }
+
+    @Test(
+        arguments: [
+            ("{\(members(127)),S}", "{\(members(127))}"),
+            ("{\(members(10_000)),S,\"x\":1}", "{\(members(10_000)),\"x\":1}"),
+            ("{S,\"a\":1,S,S}", "{\"a\":1}"), ("{ S , S }", "{ }"), (#" {"\u0072efresh_token" : "secret" } "#, " { } "),
+            ("{\"a\":1,\"a\":[{\"b\":\"}\"}],S}", "{\"a\":1,\"a\":[{\"b\":\"}\"}]}"),
+            ("{S,\"a\":\(nested(100_000))}", "{\"a\":\(nested(100_000))}"), (#"{"a":"\ud83d",S}"#, #"{"a":"\ud83d"}"#),
+            (#"{"\ud83d":1,S}"#, #"{"\ud83d":1}"#), ("{\"refresh_token\":{\"a\":\"secret\"},\"a\":1}", "{\"a\":1}"),
+            // No objects.
+            ("", ""), ("{", "{"), (#"{"a":"b"#, #"{"a":"b"#), (#"["refresh_token"]"#, #"["refresh_token"]"#),
+        ]
+    )
+    func `no reader of JSON finds a refresh token in what clients see`(_ info: String, _ expected: String) {
+        for name in ["refresh_token", "TokenCacheClient:RefreshToken"] {
+            let info = info.replacing("S", with: "\"\(name)\":\"secret\"")
+            let shown = RefreshableToken.withoutRefreshTokens(Array(info.utf8))
+            #expect(String(decoding: shown, as: UTF8.self) == expected)
+        }
+        // Some readers pass over bytes that are no UTF-8.
+        let noText = RefreshableToken.withoutRefreshTokens(
+            Array("{\"a\":\"".utf8) + [0xff] + Array("\",\"refresh_token\":1}".utf8))
+        #expect(noText == Array("{\"a\":\"".utf8) + [0xff] + Array("\"}".utf8))
     }
 
     @Test func `the dictionary's refresh token and ID token are replaced`() throws {

@@ -55,6 +55,8 @@ struct RefreshState {
     private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
     /// Logins whose tokens are not exchanged before some moment, by their digests, and how often in a row that was so.
     private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
+    /// Ids whose tokens are not exchanged before some moment, because the provider failed for one, and how often that began a failure.
+    private var idHolds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
     /// The digest of the login whose token was last rejected, if the provider has accepted none since.
     private var rejected: [UInt8]?
     /// How often the provider has failed since it last answered as it should.
@@ -97,7 +99,7 @@ struct RefreshState {
             guard mayRepeat else { return .advise(.login) }
         case .spent, nil: marks[id] = nil
         }
-        let isHeld = holds[stored.token.loginDigest].map { now < $0.until } ?? false
+        let isHeld = [holds[stored.token.loginDigest], idHolds[id]].contains { $0.map { now < $0.until } ?? false }
         // After a failure, one exchange shows whether the provider works again.
         let mayBegin = failures == 0 ? exchanging < Self.exchangeLimit : exchanging == 0 && !(now < pausedUntil)
         guard mayBegin, !isHeld, !isDraining else { return .advise(.later) }
@@ -144,7 +146,7 @@ struct RefreshState {
             let isNew = holds[login] == nil && !isExplained
             if isNew, rejected != nil {
                 isTrouble = true
-                pause(.rejected, nil, at: now)
+                pause(.rejected, nil, for: stored.id, at: now)
             } else {
                 isTrouble = !isExplained && fault == .rejected
                 counts.failed[ProviderFault.rejected.rawValue, default: 0] += 1
@@ -153,12 +155,10 @@ struct RefreshState {
             hold(stored, at: now)
         case .failed(let fault, let retryAfter):
             isTrouble = true
-            pause(fault, retryAfter, at: now)
-            // The provider may fail for this token only, so the next try is left to another one.
-            if fault != .unreachable { hold(login, until: pausedUntil + (pausedUntil - now), count: 0) }
+            pause(fault, retryAfter, for: stored.id, at: now)
         case .unknown(let fault):
             isTrouble = true
-            pause(fault, nil, at: now)
+            pause(fault, nil, for: stored.id, at: now)
         }
         if !isTrouble { (failures, fault) = (0, nil) }
         return isTrouble != hadFailed
@@ -168,22 +168,28 @@ struct RefreshState {
     mutating func hold(_ stored: StoredToken, at now: MonotonicTime) {
         let login = stored.token.loginDigest
         let count = (holds[login]?.count ?? 0) + 1
-        hold(login, until: now + Duration.seconds(60 << min(count - 1, 6)), count: count)
-    }
-
-    private mutating func hold(_ login: [UInt8], until end: MonotonicTime, count: Int) {
         if holds.count >= Self.memoryLimit { holds = [:] }
-        holds[login] = (end, count)
+        holds[login] = (now + Duration.seconds(60 << min(count - 1, 6)), count)
     }
 
     /// Leaves the provider alone: for a second after its first failure, each further time for twice as long, up to five minutes; or for
     /// as long as it says, up to an hour.
-    private mutating func pause(_ fault: ProviderFault, _ retryAfter: Int?, at now: MonotonicTime) {
+    private mutating func pause(_ fault: ProviderFault, _ retryAfter: Int?, for id: [UInt8], at now: MonotonicTime) {
         failures += 1
         self.fault = fault
         counts.failed[fault.rawValue, default: 0] += 1
         let seconds = max(min(1 << min(failures - 1, 9), 300), min(retryAfter ?? 0, 3_600))
         pausedUntil = now + Duration.seconds(seconds)
+        if fault != .unreachable { hold(id, for: seconds, at: now) }
+    }
+
+    /// Leaves the next try after a pause to another id, as the provider may fail for the tokens of this one only, whatever its user
+    /// stores: for twice as long as the pause, and for twice as long each time that the failures begin with it, up to an hour.
+    private mutating func hold(_ id: [UInt8], for seconds: Int, at now: MonotonicTime) {
+        let known = idHolds[id].flatMap { now < $0.until + Duration.seconds(3_600) ? $0.count : nil } ?? 0
+        let count = failures == 1 ? known + 1 : max(known, 1)
+        if idHolds.count >= Self.memoryLimit { idHolds = [:] }
+        idHolds[id] = (now + Duration.seconds(max(2 * seconds, min(seconds << min(count, 12), 3_600))), count)
     }
 }
 #endif

@@ -47,7 +47,10 @@ struct RefreshableToken: Sendable {
         } else {
             return nil
         }
-        guard isOfFacebook || refreshToken != nil else { return nil }
+        // No provider issues other characters (RFC 6749, appendix A), and one may fail over them.
+        guard let sent = isOfFacebook ? accessToken : refreshToken, sent.allSatisfy({ 0x20...0x7e ~= $0 }) else {
+            return nil
+        }
     }
 
     /// A token info as clients see it that are not given refresh tokens.

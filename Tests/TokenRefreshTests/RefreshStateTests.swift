@@ -117,6 +117,44 @@ import TokenStore
         #expect(state.counts.failed["unavailable"] == 11)
     }
 
+    @Test(arguments: ["failed", "unknown", "rejected"])
+    func `a user for whose tokens alone the provider fails keeps nobody else from it`(_ kind: String) throws {
+        var state = RefreshState(isRepeatable: false)
+        var (tries, refreshed) = (0, 0)
+        for second in 0..<1_000 {
+            // Always the first to ask, and each time with another token.
+            for number in 0..<2 {
+                let bogus = try stored("bogus-\(second)-\(number)", of: "evil")
+                guard state.decide(about: bogus, waits: true, at: after(second)) == .exchange else { continue }
+                tries += 1
+                let outcome: ProviderOutcome =
+                    switch kind {
+                    case "failed": .failed(.unavailable, retryAfter: nil)
+                    case "unknown": .unknown(.lost)
+                    default: .rejected(isExplained: false)
+                    }
+                _ = state.note(outcome, for: bogus, at: after(second))
+                end(bogus.id, &state)
+            }
+            let other = try stored("\(second)")
+            if state.decide(about: other, waits: true, at: after(second)) == .exchange {
+                refreshed += 1
+                _ = state.note(try tokens("s"), for: other, at: after(second))
+                end(other.id, &state)
+            }
+        }
+        #expect(tries < 25 && refreshed > 980)
+        // Its count is forgotten at last.
+        let later = try stored("later", of: "evil")
+        for (second, pause) in [(100_000, 2), (100_002, 4)] {
+            #expect(state.decide(about: later, waits: true, at: after(second)) == .exchange)
+            _ = state.note(.failed(.unavailable, retryAfter: nil), for: later, at: after(second))
+            end(later.id, &state)
+            _ = state.note(try tokens("s"), for: try stored("another"), at: after(second + 1))
+            #expect(state.decide(about: later, waits: true, at: after(second + pause - 1)) == .advise(.later))
+        }
+    }
+
     @Test func `the provider is left alone for as long as it says, up to an hour`() throws {
         for (asked, pause) in [(30, 30), (86_400, 3_600), (0, 1)] {
             var state = RefreshState(isRepeatable: false)

@@ -11,10 +11,15 @@ struct StoredToken: Sendable {
     let writtenAt: Int64
 
     /// Nil for a token info that the provider cannot refresh.
+    ///
+    /// - Parameters:
+    ///   - writtenAt: By the store's clock.
+    ///   - obtainedAt: The same by the wall clock; nil if the token's times are not needed.
     init?(
-        _ info: [UInt8], _ version: TokenVersion, of id: [UInt8], writtenAt: Int64, _ provider: RefreshProvider
+        _ info: [UInt8], _ version: TokenVersion, of id: [UInt8], writtenAt: Int64, obtainedAt: Int64? = nil,
+        _ provider: RefreshProvider
     ) {
-        guard let token = RefreshableToken(info, writtenAt: writtenAt, by: provider) else { return nil }
+        guard let token = RefreshableToken(info, writtenAt: obtainedAt ?? writtenAt, by: provider) else { return nil }
         (self.id, self.token, self.version, self.writtenAt) = (id, token, version, writtenAt)
     }
 }

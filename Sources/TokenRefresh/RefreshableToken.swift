@@ -25,6 +25,8 @@ struct RefreshableToken: Sendable {
     init?(_ info: [UInt8], writtenAt: Int64, by provider: RefreshProvider) {
         guard let members = JSONMembers(info) else { return nil }
         self.members = members
+        // A manipulated file may hold any number.
+        let writtenAt = min(max(writtenAt, 0), 1 << 40)
         isOfFacebook = provider.kind == .facebook
         if let token = members.string(Key.token) {
             isDictionary = true

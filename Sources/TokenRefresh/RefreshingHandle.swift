@@ -1,4 +1,5 @@
 #if TokenRefresh
+import Glibc
 import System
 import TokenStore
 
@@ -89,9 +90,13 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
         guard case .found(let info, let writtenAt, let until, let version) = fetched else { return fetched }
         let shown = hidesRefreshTokens ? RefreshableToken.withoutRefreshTokens(info) : info
-        let now = inner.unixTime
+        // The dates in a token info are those of the wall clock. A token that was written in the future of the store's clock was
+        // written by a clock that was wrong, and is due.
+        let (now, storeTime) = (Int64(time(nil)), inner.unixTime)
+        let obtainedAt = writtenAt > storeTime + 86_400 ? 0 : writtenAt &- (storeTime - now)
         guard read.limit < .max,
-            let stored = StoredToken(info, version, of: read.id, writtenAt: writtenAt, refresher.provider),
+            let stored = StoredToken(
+                info, version, of: read.id, writtenAt: writtenAt, obtainedAt: obtainedAt, refresher.provider),
             let dueAt = stored.token.dueAt
         else { return .found(shown, writtenAt: writtenAt, until: until, version: version) }
         guard dueAt <= now else {

@@ -136,12 +136,13 @@ package final class TokenRefresher: Sendable {
     private func exchange(
         _ stored: StoredToken, _ marked: TokenVersion, _ request: RefreshProvider.Request
     ) async -> RefreshAdvice {
-        let begun = await unixTime
+        // A token of Facebook's is dated a second before: a user who has left the app since has not come back by the exchange.
+        let date = provider.kind == .facebook ? ((try? await handle.unixTime) ?? Int64(time(nil))) - 1 : nil
         let outcome = ProviderOutcome(await ProviderCall.response(to: request), of: provider.kind)
         note(outcome, for: stored)
         switch outcome {
         case .tokens(let tokens):
-            await store(tokens, for: stored, over: marked, begun: begun)
+            await store(tokens, for: stored, over: marked, writtenAt: date)
             return .later
         case .refused:
             // It is dead only if nobody has stored another one meanwhile.
@@ -168,15 +169,13 @@ package final class TokenRefresher: Sendable {
 
     /// Stores the provider's answer, or drops it if the user has logged in anew or was removed.
     ///
-    /// - Parameter begun: When the exchange began, in seconds since 1970. A token of Facebook's is dated a second earlier: a user who
-    ///   has left the app since has not come back by the exchange.
+    /// - Parameter date: As for `StoreHandle.store`.
     private func store(
-        _ tokens: ProviderTokens, for stored: StoredToken, over marked: TokenVersion, begun: Int64
+        _ tokens: ProviderTokens, for stored: StoredToken, over marked: TokenVersion, writtenAt date: Int64?
     ) async {
         var (token, version) = (stored.token, marked)
-        let date = provider.kind == .facebook ? begun - 1 : nil
         while true {
-            let text = token.refreshed(by: tokens, at: await unixTime)
+            let text = token.refreshed(by: tokens, at: Int64(time(nil)))
             // Tried for long while the store fails, because the former refresh token may be dead.
             switch await put(text, of: stored.id, over: version, writtenAt: date, attempts: 300) {
             case .stored:
@@ -268,8 +267,5 @@ package final class TokenRefresher: Sendable {
             return .failure(error)
         }
     }
-
-    /// The time with which the store dates what it writes, in seconds since 1970.
-    private var unixTime: Int64 { get async { (try? await handle.unixTime) ?? Int64(time(nil)) } }
 }
 #endif

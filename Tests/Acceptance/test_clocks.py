@@ -5,10 +5,11 @@ import urllib.request
 
 import pytest
 
-from access import session_settings
+from access import bearer, bearer_settings, session_settings
 from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
+from issuer import Issuer
 from server_process import until
 from store_files import command, printed
 
@@ -113,3 +114,25 @@ def test_a_session_that_was_made_by_a_clock_that_is_ahead_ends_with_that(clock, 
     # One that is behind ends none.
     clock.set_clock(-400 * DAY)
     assert body(server, f"/token?unique_id={early}") == found("token")
+
+
+def test_a_token_of_an_issuer_is_valid_by_the_clock_that_was_put_right(clock, serve_by, tmp_path):
+    issuer = Issuer()
+    # The store's clock stays ahead for hours.
+    clock.set_clock(3 * DAY)
+    server = serve_by(bearer_settings(tmp_path / "jwks.json", issuer))
+    clock.set_clock(0)
+    name, value = bearer(issuer.token("anna")).split(": ")
+    assert body(server, "/token", b"token_info=token", **{name: value}) == STORED
+
+
+def test_a_session_that_is_made_after_the_clock_was_put_right_is_dated_by_it(clock, serve_by, tmp_path):
+    clock.set_clock(3 * DAY)
+    settings, key = session_settings(tmp_path / "keys", max_age="1d")
+    server = serve_by(settings)
+    clock.set_clock(0)
+    of_backend = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    session = json.loads(body(server, "/v1/sessions", b'{"user":"anna"}', **of_backend))["session"]
+    assert body(server, f"/token?unique_id={session}", b"token_info=token") == STORED
+    [found] = json.loads(body(server, "/v1/users/anna/sessions", **of_backend))["sessions"]
+    assert abs(found["created_at"] - time.time()) < HOUR

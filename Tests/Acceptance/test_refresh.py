@@ -572,6 +572,25 @@ def test_a_clock_that_is_off_by_a_day_loses_no_token(refresh, provider, failing_
         calls.close()
 
 
+def test_new_tokens_are_dated_by_the_clock_that_was_put_right(refresh, provider, failing_calls_library, tmp_path):
+    calls = FailingCalls(failing_calls_library, tmp_path / "clock")
+    try:
+        # The store's clock stays ahead for hours.
+        calls.set_clock(3 * 86_400)
+        server = refresh(options={"environment": calls.environment})
+        calls.set_clock(0)
+        fresh = {**json.loads(provider.log_in("anna")), "expires_in": 7200, "expires_at": int(time.time()) + 7200}
+        unique_id, due = fresh_id(), {**fresh, "expires_at": int(time.time()) - 1}
+        store(server, unique_id, json.dumps(fresh))
+        assert read(server, unique_id) == (json.dumps(fresh), None) and not provider.requests
+        store(server, unique_id, json.dumps(due))
+        refreshed = json.loads(read(server, unique_id)[0])
+        assert refreshed["refresh_token"] == provider.valid["anna"]
+        assert abs(refreshed["expires_at"] - time.time() - 3600) < 60
+    finally:
+        calls.close()
+
+
 def read_any(server, unique_id):
     """The token info, whatever date the answer has."""
     with Connection(server.address) as connection:

@@ -12,7 +12,7 @@ import TokenStore
 
     /// Knows the tokens `eyJ.good.sig` and `eyA.good.sig`.
     private static func bearer(isReadInUniqueID: Bool) -> UserAccess.Mode {
-        .bearer(isReadInUniqueID: isReadInUniqueID) { (token, _) throws(AccessFailure) in
+        .bearer(isReadInUniqueID: isReadInUniqueID) { (token) throws(AccessFailure) in
             let all = ByteRange(0, token.count)
             guard token.equals(all, "eyJ.good.sig") || token.equals(all, "eyA.good.sig") else { throw .invalidToken }
             return Array("anna".utf8)
@@ -174,6 +174,22 @@ import TokenStore
         #expect(warnings == (warned.map { [$0, $0] } ?? []))
         #expect(find(mode, nil, ["X-User: \(value)"], trusted: false) == "missing field")
         #expect(warnings.count == (warned == nil ? 0 : 2))
+    }
+
+    @Test(arguments: [0, 3 * 86_400])
+    func `a new session is valid by the store's clock and by the wall clock, whichever is right`(ahead: Int64) {
+        let new = UserSession(id: .random(), user: [], storeTime: 1_000 + ahead, wallTime: 1_000, maxAge: 100)
+        for now in [1_000 + ahead, 1_000] { #expect(UserAccess.validity(of: new, 10, at: now) == .valid) }
+        #expect(UserAccess.validity(of: new, 10, at: 1_100 + ahead) == .tooOld)
+        #expect(UserAccess.validity(of: new, 10, at: 1_011 + ahead) == .idle)
+    }
+
+    @Test func `a session with a manipulated time ends nothing else`() {
+        for lastUse in [Int64.min, .max] {
+            let session = UserSession(
+                id: .random(), user: [], createdAt: .min, expiresAt: .max, lastUsedAt: lastUse)
+            #expect(UserAccess.validity(of: session, 10, at: 1_000) == (lastUse == .min ? .idle : .valid))
+        }
     }
 
     @Test

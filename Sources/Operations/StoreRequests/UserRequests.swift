@@ -40,8 +40,7 @@ package struct AddSession: StoreRequest {
         }
         let user = try StoredText.id(user)
         let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
-        let now = try await store.handle.unixTime
-        let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
+        let session = UserSession(id: id, user: user, storeTime: try await store.handle.unixTime, maxAge: maxAge)
         let ended = try await store.trail.recording(
             action, user: user, session: id,
             try await store.handle.outcome { (handle, completion) throws(StoreError) in

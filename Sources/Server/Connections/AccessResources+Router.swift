@@ -59,9 +59,9 @@ extension AccessResources {
     }
 
     private func verification(by keys: JWTKeyFile, _ metrics: LoopMetrics) -> UserAccess.Verify {
-        { (token, unixTime) throws(AccessFailure) in
+        { (token) throws(AccessFailure) in
             do throws(JWTRejection) {
-                return try keys.content.verify(token, at: unixTime).user
+                return try keys.content.verify(token, at: LoopContext.unixTime).user
             } catch {
                 metrics.tokenRejections.add(error)
                 switch error {

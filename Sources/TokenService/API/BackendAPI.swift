@@ -152,8 +152,7 @@ package final class BackendAPI {
             let failure = Response(.unavailable, "A session cannot be made at the moment.")
             return recorded(.now(failure), .createSession, user, call)
         }
-        let now = handle.unixTime
-        let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + sessionMaxAge)
+        let session = UserSession(id: id, user: user, storeTime: handle.unixTime, maxAge: sessionMaxAge)
         let answer: Answer = pending(
             call,
             { [handle, sessionsPerUser] in

@@ -21,8 +21,8 @@ package struct UserAccess {
         case certificate(ClientCertificate.NameKind)
     }
 
-    /// Returns the user of a JWT that is valid at a time, in seconds since 1970.
-    package typealias Verify = (_ token: Span<UInt8>, _ unixTime: Int64) throws(AccessFailure) -> [UInt8]
+    /// Returns the user of a JWT that is valid now, by the wall clock, as its issuer dates it.
+    package typealias Verify = (_ token: Span<UInt8>) throws(AccessFailure) -> [UInt8]
 
     /// The result of checking a credential.
     enum Finding {
@@ -59,7 +59,7 @@ package struct UserAccess {
     ///   - bytes: The request's bytes.
     ///   - source: Where the request comes from.
     ///   - sessions: The sessions that were used recently.
-    ///   - now: In seconds since 1970.
+    ///   - now: By the store's clock, in seconds since 1970.
     func find(
         _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
         from source: RequestSource, _ sessions: SessionCache, at now: Int64
@@ -76,7 +76,7 @@ package struct UserAccess {
                 isCredential: { isReadInUniqueID ? Self.looksLikeToken($0) : nil },
                 { token, place in
                     do throws(AccessFailure) {
-                        return .user(Grant(user: try verify(token, now), session: nil, place: place))
+                        return .user(Grant(user: try verify(token), session: nil, place: place))
                     } catch {
                         return .denied(error, place)
                     }
@@ -164,8 +164,9 @@ package struct UserAccess {
     static func validity(of session: UserSession, _ idleTimeout: Int64, at now: Int64) -> Validity {
         // A session from the future was made while the clock was ahead, and would last too long by as much.
         if now >= session.expiresAt || session.createdAt > now + latestAhead { return .tooOld }
-        let idleTime = now - session.lastUsedAt
-        return idleTime > idleTimeout ? .idle : idleTime > idleTimeout / 2 ? .unnoted : .valid
+        // A manipulated file may hold any number.
+        let (idleTime, hasOverflowed) = now.subtractingReportingOverflow(session.lastUsedAt)
+        return hasOverflowed || idleTime > idleTimeout ? .idle : idleTime > idleTimeout / 2 ? .unnoted : .valid
     }
 
     // MARK: - JWT

@@ -1,4 +1,5 @@
 import Cryptography
+import Glibc
 
 /// A session as it is stored.
 ///
@@ -18,6 +19,23 @@ package struct UserSession: Hashable, Sendable {
     package init(id: SessionID, user: [UInt8], createdAt: Int64, expiresAt: Int64, lastUsedAt: Int64? = nil) {
         (self.id, self.user) = (id, user)
         (self.createdAt, self.expiresAt, self.lastUsedAt) = (createdAt, expiresAt, lastUsedAt ?? createdAt)
+    }
+
+    /// A new session.
+    ///
+    /// The store's clock may be ahead of the wall clock for twelve hours (`StoreClock`). The session is valid by either, whichever
+    /// turns out to be right.
+    ///
+    /// - Parameters:
+    ///   - storeTime: Now, by the store's clock.
+    ///   - wallTime: Now, by the wall clock.
+    ///   - maxAge: How long it is valid, in seconds.
+    package init(
+        id: SessionID, user: [UInt8], storeTime: Int64, wallTime: Int64 = Int64(time(nil)), maxAge: Int64
+    ) {
+        self.init(
+            id: id, user: user, createdAt: min(storeTime, wallTime), expiresAt: storeTime + maxAge,
+            lastUsedAt: storeTime)
     }
 }
 

@@ -46,8 +46,12 @@ package struct ServerProcess: Administration {
         (store, directory) = try StartError.opening(try StoreSelection.open(settings, logger, inspector))
         if settings.storeURL == nil, let warning = FolderCheck.warning(directory.path) { logger.warning("\(warning)") }
         control = AdministrationListener.control(in: directory.path, logger)
-        server = try Server(loaded, from: loader, log: log, setup, clients, store, departures)
-        StoreSelection.record(refreshesOf: store, in: server.audit, isRequired: settings.audit.isRequired)
+        let server = try Server(loaded, from: loader, log: log, setup, clients, store, departures)
+        self.server = server
+        // The server holds the store.
+        StoreSelection.record(refreshesOf: store, in: server.audit) { [weak server] in
+            server?.settingsInForce.audit.isRequired ?? false
+        }
         history = History(from: ServerFigures(of: server))
     }
 

@@ -108,7 +108,9 @@ enum StoreSelection {
     }
 
     /// Has a store's refreshes recorded in the audit log.
-    static func record(refreshesOf store: any TokenStore, in audit: AuditLog?, isRequired: Bool) {
+    static func record(
+        refreshesOf store: any TokenStore, in audit: AuditLog?, isRequired: @escaping @Sendable () -> Bool
+    ) {
         #if TokenRefresh
         guard let audit, let refreshing = store as? RefreshingStore else { return }
         refreshing.refresher.record(in: audit, isRequired: isRequired)

@@ -20,7 +20,7 @@ package final class TokenRefresher: Sendable {
     let patience: Duration
     private let handle: WaitingHandle
     private let state: Mutex<RefreshState>
-    private let audit = Mutex<(log: AuditLog, isRequired: Bool)?>(nil)
+    private let audit = Mutex<(log: AuditLog, isRequired: @Sendable () -> Bool)?>(nil)
     private let report: @Sendable (StoreEvent) -> Void
     /// The name of this process in marks.
     private let name = "server-" + String(UInt64.random(in: .min ... .max), radix: 16)
@@ -35,8 +35,8 @@ package final class TokenRefresher: Sendable {
 
     /// Records exchanges in an audit log from now on.
     ///
-    /// - Parameter isRequired: Whether no exchange begins while the log cannot be written.
-    package func record(in log: AuditLog, isRequired: Bool) {
+    /// - Parameter isRequired: Says whether no exchange begins while the log cannot be written.
+    package func record(in log: AuditLog, isRequired: @escaping @Sendable () -> Bool) {
         audit.withLock { $0 = (log, isRequired) }
     }
 
@@ -61,8 +61,7 @@ package final class TokenRefresher: Sendable {
     ///   read again, unless this returns advice. Nil if no request waits.
     /// - Returns: What to tell a client whose token has expired; nil if its request waits.
     func refresh(_ stored: StoredToken, wake: RefreshState.Wake? = nil) -> RefreshAdvice? {
-        let cannotRecord = audit.withLock { $0.map { $0.isRequired && $0.log.figures.isFailing } ?? false }
-        if cannotRecord { return .later }
+        if let (log, isRequired) = audit.withLock(\.self), log.figures.isFailing, isRequired() { return .later }
         let (decision, number) = state.withLock { state -> (RefreshState.Decision, Int?) in
             let decision = state.decide(about: stored, waits: wake != nil, at: .now)
             if case .advise = decision { return (decision, nil) }

@@ -4,6 +4,7 @@ import hashlib
 import http.server
 import json
 import random
+import signal
 import ssl
 import threading
 import time
@@ -23,6 +24,7 @@ from postgres_store import PostgresStore
 from server_process import run, until
 from storage_shim import ALWAYS
 from store_files import make_audit_keys, printed, verify_audit
+from test_durability import fill
 from test_metrics import REFRESH, check_uses
 from token_provider import CLIENT, SECRET, StandIn, dictionary
 
@@ -410,6 +412,26 @@ def test_a_device_that_refreshes_is_not_disturbed(refresh, provider):
         store(server, unique_id, new)
         assert waiting.result() == (new, None)
     assert not provider.requests
+
+
+def test_what_a_reload_says_about_the_audit_log_holds_for_refreshes(refresh, provider, small_disk, tmp_path):
+    data, log = tmp_path / "data", small_disk / "audit.ndjson"
+    make_audit_keys(tmp_path / "first.key", data)
+    server = refresh({"audit": {"file": str(log), "required": "on"}}, options={"data": data}, wait="1s")
+    fill(small_disk / "filler")
+
+    def is_failing():
+        # Lines fit until the last page of the file is full too.
+        read(server, logged_in(server, provider, fresh_id())[0])
+        return metrics(server)["token_cache_audit_failing"]
+
+    until(is_failing, pause=0)
+    unique_id, _ = logged_in(server, provider)
+    assert read(server, unique_id)[1] == "later"
+    file = server.folder / "token-cache.yaml"
+    file.write_text(file.read_text().replace('"required": "on"', '"required": "off"'))
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: read(server, unique_id)[1] is None)
 
 
 def test_a_session_that_ends_while_its_request_waits_gets_nothing(refresh, provider, tmp_path):

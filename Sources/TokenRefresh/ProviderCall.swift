@@ -14,6 +14,9 @@ enum ProviderCall {
     /// Bytes of an answer.
     private static let bodyLimit = 64 << 10
 
+    /// CURLOPT_QUICK_EXIT, which libcurl and its header have since 7.87; an earlier one refuses it.
+    private static let quickExit = CURLoption(rawValue: 322)
+
     private static let isInitialized = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
     /// Sends a request on a thread of its own, and waits for its answer.
@@ -67,9 +70,11 @@ enum ProviderCall {
             // libcurl sends a request again if the connection that it has kept turns out to be closed, and with HTTP/2 in other cases
             // too. The provider may have received the first one.
             (CURLOPT_FRESH_CONNECT, 1), (CURLOPT_FORBID_REUSE, 1), (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
+            // Does not wait for the resolver's thread, which takes as long as the nameservers.
+            (quickExit, 1),
         ]
         if !request.body.isEmpty { numbers.append((CURLOPT_POST, 1)) }
-        guard numbers.allSatisfy({ unsafe ccurl_set_number(handle, $0.0, $0.1) == CURLE_OK }),
+        guard numbers.allSatisfy({ unsafe ccurl_set_number(handle, $0.0, $0.1) == CURLE_OK || $0.0 == quickExit }),
             unsafe ccurl_set_text(handle, CURLOPT_URL, request.url) == CURLE_OK,
             unsafe ccurl_set_headers(handle, fields) == CURLE_OK
         else { return false }

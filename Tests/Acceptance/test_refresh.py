@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from failing_calls import FailingCalls
 from http_client import Connection, ProtocolError, exchange, get, post_of
 from postgres_store import PostgresStore
 from server_process import run, until
-from storage_shim import ALWAYS
+from storage_shim import ALWAYS, compile_library
 from store_files import make_audit_keys, printed, verify_audit
 from test_durability import fill
 from test_metrics import REFRESH, check_uses
@@ -44,6 +45,12 @@ def refresh(refresh_binary, serve, provider, tmp_path):
         of_provider = provider.settings(tmp_path, **{"wait": "5s", **settings})
         return serve({**ADMINISTRATION, **of_provider, **(more or {})}, program=refresh_binary, **(options or {}))
     return start
+
+
+@pytest.fixture(scope="session")
+def silent_names_library(tmp_path_factory):
+    """The library in shim/silent_names.c."""
+    return compile_library(tmp_path_factory.mktemp("names"), Path(__file__).parent / "shim" / "silent_names.c")
 
 
 def store(server, unique_id, token_info):
@@ -412,6 +419,18 @@ def test_a_device_that_refreshes_is_not_disturbed(refresh, provider):
         store(server, unique_id, new)
         assert waiting.result() == (new, None)
     assert not provider.requests
+
+
+def test_names_that_are_not_resolved_hold_up_no_stop(refresh, provider, silent_names_library, tmp_path):
+    options = {"data": tmp_path / "data", "environment": {"LD_PRELOAD": str(silent_names_library)}}
+    server = refresh(options=options, url="https://login.example.com/token", wait="0s")
+    unique_id, token_info = logged_in(server, provider)
+    assert read(server, unique_id)[1] == "later"
+    until(lambda: LEASE in read(server, unique_id)[0])
+    assert server.stop() == 0
+    # Nothing was sent, and no mark is left behind.
+    server = refresh(options={"data": tmp_path / "data"})
+    assert read(server, unique_id)[1] is None and len(provider.requests) == 1
 
 
 def test_what_a_reload_says_about_the_audit_log_holds_for_refreshes(refresh, provider, small_disk, tmp_path):

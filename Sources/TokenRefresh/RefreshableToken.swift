@@ -120,7 +120,11 @@ struct RefreshableToken: Sendable {
     private static let spent = Array(" spent".utf8)
 
     /// - Parameter server: The name of this process, of letters, digits and `-`.
-    func marked(by server: String) -> [UInt8] { text(mark: digest + " \(server)".utf8) }
+    func marked(by server: String) -> [UInt8] { text(mark: mark(of: server)) }
+
+    func isMarked(by server: String) -> Bool { members.string(Key.mark) == mark(of: server) }
+
+    private func mark(of server: String) -> [UInt8] { digest + " \(server)".utf8 }
 
     var markedAsSpent: [UInt8] { text(mark: digest + Self.spent) }
 
@@ -167,36 +171,46 @@ struct RefreshableToken: Sendable {
     }
 }
 
-/// A token info without a refresh token, as a client sends it that was not given one.
-struct BareToken: Sendable {
+/// A token info as a client sends it that may not know what the server has added: the mark, or a refresh token that is hidden.
+struct PostedToken: Sendable {
     private typealias Key = RefreshableToken.Key
 
     let info: [UInt8]
     private let members: JSONMembers
     private let accessToken: (name: String, value: [UInt8])
-    private let refreshTokenName: String
+    private let refreshToken: (name: String, value: [UInt8]?)
+    /// Whether the stored refresh token is to be added.
+    let lacksRefreshToken: Bool
 
-    /// Nil for a token info with a refresh token, or without an access token.
-    init?(_ info: [UInt8]) {
+    /// Nil for a token info to which the server adds nothing.
+    ///
+    /// - Parameter hides: Whether clients are not given refresh tokens.
+    init?(_ info: [UInt8], hides: Bool, _ provider: RefreshProvider) {
         guard let members = JSONMembers(info) else { return nil }
         let isDictionary = members.string(Key.token) != nil
         let name = isDictionary ? Key.token : Key.oauthToken
-        refreshTokenName = isDictionary ? Key.refreshToken : Key.oauthRefreshToken
-        guard let value = members.string(name), members.string(refreshTokenName) == nil else { return nil }
+        let refreshTokenName = isDictionary ? Key.refreshToken : Key.oauthRefreshToken
+        refreshToken = (refreshTokenName, members.string(refreshTokenName))
+        lacksRefreshToken = hides && refreshToken.value == nil
+        guard let value = members.string(name),
+            lacksRefreshToken || RefreshableToken(info, writtenAt: 0, by: provider) != nil
+        else { return nil }
         (self.info, self.members, accessToken) = (info, members, (name, value))
     }
 
-    /// This token info with the stored refresh token added; nil if another login is stored, or one without a refresh token.
+    /// This token info with what was added to the stored one; nil if another login is stored.
     ///
     /// - Parameter knowsMark: Whether this token info's mark, or the lack of one, replaces the stored mark.
     func completed(from stored: [UInt8], knowsMark: Bool) -> [UInt8]? {
-        guard let stored = JSONMembers(stored), stored.string(accessToken.name) == accessToken.value,
-            stored.string(refreshTokenName) != nil
-        else { return nil }
-        return members.text(with: [
-            (refreshTokenName, stored.value(refreshTokenName)),
-            (Key.mark, knowsMark ? members.value(Key.mark) : stored.value(Key.mark) ?? members.value(Key.mark)),
-        ])
+        guard let stored = JSONMembers(stored), stored.string(accessToken.name) == accessToken.value else { return nil }
+        let storedRefreshToken = stored.string(refreshToken.name)
+        guard lacksRefreshToken ? storedRefreshToken != nil : storedRefreshToken == refreshToken.value else {
+            return nil
+        }
+        let mark = knowsMark ? members.value(Key.mark) : stored.value(Key.mark) ?? members.value(Key.mark)
+        var changes: [(name: String, value: [UInt8]?)] = [(Key.mark, mark)]
+        if lacksRefreshToken { changes.insert((refreshToken.name, stored.value(refreshToken.name)), at: 0) }
+        return members.text(with: changes)
     }
 }
 

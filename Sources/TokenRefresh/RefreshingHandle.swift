@@ -135,22 +135,34 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     /// Stores a token info.
     ///
     /// A client that is not given refresh tokens sends none back. So the stored refresh token stays if the access token is the one
-    /// that is stored; with another access token, it is another login.
+    /// that is stored; with another access token, it is another login. And one that stores its token whatever is stored, such as at
+    /// each start, does not know of the mark, which stays as long as the tokens are the same: otherwise another server would exchange
+    /// them a second time.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
-        guard hidesRefreshTokens, !condition.keepsNewer, let new = BareToken(tokenInfo) else {
+        guard !condition.keepsNewer, let new = PostedToken(tokenInfo, hides: hidesRefreshTokens, refresher.provider),
+            new.lacksRefreshToken || !Self.knowsMark(condition)
+        else {
             return inner.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
         }
         complete(new, under: id, writtenAt, condition, .now + Nanoseconds(Self.writeTime), completion)
     }
 
-    /// Stores a token with the refresh token of the one that is stored, if it is of the same login.
+    /// Whether a writer has seen the mark: it knows the stored version, or that there is none.
+    private static func knowsMark(_ condition: WriteCondition) -> Bool {
+        switch condition.match {
+        case .oneOf, .missing: true
+        case .any, .exists, .noneOf: false
+        }
+    }
+
+    /// Stores a token with what was added to the one that is stored, if it is of the same login.
     ///
     /// It reads first, and what it writes depends on that version: if something else is stored meanwhile, it begins anew.
     private func complete(
-        _ new: BareToken, under id: [UInt8], _ writtenAt: Int64?, _ condition: WriteCondition,
+        _ new: PostedToken, under id: [UInt8], _ writtenAt: Int64?, _ condition: WriteCondition,
         _ deadline: MonotonicTime, _ completion: Completion<TokenVersion>
     ) {
         func write(over found: Result<Fetched, StoreError>) {
@@ -161,9 +173,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
             switch found {
             case .success(.found(let stored, _, _, let version)):
                 match = match.holds(for: version) ? .oneOf([version]) : .oneOf([])
-                // A writer that knows this version has seen its mark.
-                let knowsMark = if case .oneOf = condition.match { true } else { false }
-                info = new.completed(from: stored, knowsMark: knowsMark) ?? info
+                info = new.completed(from: stored, knowsMark: Self.knowsMark(condition)) ?? info
             case .success: match = match.holds(for: nil) ? .missing : .oneOf([])
             // A row that does not open is replaced.
             case .failure(.sealing): break

@@ -155,15 +155,28 @@ package final class TokenRefresher: Sendable {
             record(.failed, stored)
             return .login
         case .unknown, .failed, .rejected:
-            _ = await put(
-                stored.token.unmarked, of: stored.id, over: marked, writtenAt: stored.writtenAt, attempts: 10)
+            _ = await mark(stored, over: marked, \.unmarked)
             return .later
         }
     }
 
     private func spend(_ stored: StoredToken, over version: TokenVersion) async -> Put {
-        await put(
-            stored.token.markedAsSpent, of: stored.id, over: version, writtenAt: stored.writtenAt, attempts: 10)
+        await mark(stored, over: version, \.markedAsSpent)
+    }
+
+    /// Replaces this process's mark, also if a client has stored the same tokens once more, with which the mark stays.
+    private func mark(
+        _ stored: StoredToken, over marked: TokenVersion, _ text: (RefreshableToken) -> [UInt8]
+    ) async -> Put {
+        var (token, version, writtenAt) = (stored.token, marked, stored.writtenAt)
+        while true {
+            let outcome = await put(text(token), of: stored.id, over: version, writtenAt: writtenAt, attempts: 10)
+            guard case .changed(let found?) = outcome,
+                let same = RefreshableToken(found.info, writtenAt: found.writtenAt, by: provider),
+                same.isSame(as: stored.token), same.isMarked(by: name)
+            else { return outcome }
+            (token, version, writtenAt) = (same, found.version, found.writtenAt)
+        }
     }
 
     /// Stores the provider's answer, or drops it if the user has logged in anew or was removed.

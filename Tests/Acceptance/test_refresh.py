@@ -421,6 +421,29 @@ def test_a_device_that_refreshes_is_not_disturbed(refresh, provider):
     assert not provider.requests
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_app_that_stores_its_token_at_each_start_causes_no_second_exchange(refresh, provider, fails):
+    server = refresh(wait="8s")
+    unique_id, token_info = logged_in(server, provider)
+
+    def meanwhile(request):
+        store(server, unique_id, token_info)
+        assert LEASE in exported(server)
+        request.send(429, {"error": "rate_limited"}, Retry_After="1") if fails else request.usual(request)
+
+    provider.answer = meanwhile
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda _: read(server, unique_id), range(4)))
+    assert len(provider.requests) == 1
+    if fails:
+        # The token was not used up, and the mark goes.
+        provider.answer = None
+        until(lambda: read(server, unique_id)[1] is None)
+    else:
+        assert all(advice is None for _, advice in answers)
+    assert json.loads(read(server, unique_id)[0])["refresh_token"] == provider.valid["anna"] and not provider.reused
+
+
 def test_names_that_are_not_resolved_hold_up_no_stop(refresh, provider, silent_names_library, tmp_path):
     options = {"data": tmp_path / "data", "environment": {"LD_PRELOAD": str(silent_names_library)}}
     server = refresh(options=options, url="https://login.example.com/token", wait="0s")

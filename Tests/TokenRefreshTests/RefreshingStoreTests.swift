@@ -65,9 +65,17 @@ import TokenStore
         let marked = String(decoding: token.marked(by: "another"), as: UTF8.self)
         try await handle.put(marked, under: "a")
         #expect(try await fetch(handle) == marked + " later")
+        // Who stores the same tokens whatever is stored does not know of it.
+        try await handle.put(expired, under: "a")
+        #expect(try await handle.get("a") == marked)
+        let other = expired.replacing("\"r\"", with: "\"s\"")
+        try await handle.put(other, under: "a")
+        #expect(try await handle.get("a") == other)
         let spent = String(decoding: token.markedAsSpent, as: UTF8.self)
         try await handle.put(spent, under: "a")
         #expect(try await fetch(handle) == spent + " login")
+        try await handle.put(expired, under: "a")
+        #expect(try await handle.get("a") == spent)
         store.finishWrites()
         store.close()
     }

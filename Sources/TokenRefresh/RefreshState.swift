@@ -69,9 +69,9 @@ struct RefreshState {
     /// Why it has last failed; nil if it works.
     private(set) var fault: ProviderFault?
     private var pausedUntil = MonotonicTime(nanoseconds: 0)
-    /// Whether an exchange with an unknown outcome may be repeated, because the provider has not replaced the refresh token in its
-    /// latest one.
+    /// Whether an exchange with an unknown outcome may be repeated, because the provider has kept the refresh tokens in all others.
     private(set) var mayRepeat: Bool
+    private var hasReplaced = false
     var counts = RefreshMetrics.Counts()
     /// Whether the server stops; no exchange begins then.
     var isDraining = false
@@ -142,7 +142,10 @@ struct RefreshState {
         var isTrouble = false
         switch outcome {
         case .tokens(let tokens):
-            if stored.token.refreshToken != nil { mayRepeat = tokens.keeps(stored.token.refreshToken) }
+            if let refreshToken = stored.token.refreshToken {
+                hasReplaced = hasReplaced || !tokens.keeps(refreshToken)
+                mayRepeat = !hasReplaced
+            }
             (holds[login], rejected) = (nil, nil)
         case .refused: (holds[login], rejected) = (nil, nil)
         case .rejected(let isExplained):

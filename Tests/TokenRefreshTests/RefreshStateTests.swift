@@ -213,6 +213,9 @@ import TokenStore
         #expect(state.mayRepeat)
         _ = state.note(try tokens("s"), for: a, at: start)
         #expect(!state.mayRepeat)
+        // Some keep it only for a while, or for some clients.
+        _ = state.note(try tokens("ra"), for: a, at: start)
+        #expect(!state.mayRepeat)
     }
 
     @Test func `nothing begins while the server stops`() throws {

@@ -41,7 +41,7 @@ enum ProviderOutcome: Sendable {
     /// The token was not used up, but the provider has failed; it is left alone for a while.
     case failed(ProviderFault, retryAfter: Int?)
     /// Nobody knows whether the token was used up.
-    case unknown(ProviderFault)
+    case unknown(ProviderFault, retryAfter: Int?)
 }
 
 /// The answer to a successful exchange (RFC 6749, section 5.1).
@@ -76,7 +76,7 @@ extension ProviderOutcome {
     init(_ response: ProviderResponse, of kind: RefreshProvider.Kind) {
         switch response {
         case .notSent(let fault): self = .failed(fault, retryAfter: nil)
-        case .lost(let fault): self = .unknown(fault)
+        case .lost(let fault): self = .unknown(fault, retryAfter: nil)
         case .answered(let status, let body, let isComplete, let retryAfter):
             let members = isComplete ? JSONMembers(body) : nil
             let isSuccess = (200..<300).contains(status)
@@ -87,7 +87,7 @@ extension ProviderOutcome {
                 // come from there, and so may an answer of which nothing has arrived but its head.
                 let first = body.first { !" \t\r\n".utf8.contains($0) }
                 let mayBeObject = first == UInt8(ascii: "{") || first == nil && !isComplete
-                self = mayBeObject ? .unknown(.lost) : .failed(.unreadable, retryAfter: retryAfter)
+                self = mayBeObject ? .unknown(.lost, retryAfter: nil) : .failed(.unreadable, retryAfter: retryAfter)
             } else {
                 self = Self.error(status, members, retryAfter, kind)
             }
@@ -115,8 +115,9 @@ extension ProviderOutcome {
         case (429, _), (_, "slow_down"): return .failed(.limited, retryAfter: retryAfter)
         case (401, _), (_, "invalid_client"), (_, "unauthorized_client"):
             return .failed(.client, retryAfter: retryAfter)
-        // A gateway has lost the provider's answer.
-        case (502, _), (504, _): return .unknown(.lost)
+        // A gateway has lost the provider's answer; several say 503 then.
+        case (502, _), (504, _): return .unknown(.lost, retryAfter: retryAfter)
+        case (503, _) where members?.value("error") == nil: return .unknown(.unavailable, retryAfter: retryAfter)
         case (500..., _), (_, "temporarily_unavailable"), (_, "server_error"):
             return .failed(.unavailable, retryAfter: retryAfter)
         case (200..<300, _), (400..<500, _): return .rejected(isExplained: members?.value("error") != nil)

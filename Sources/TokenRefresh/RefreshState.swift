@@ -164,9 +164,9 @@ struct RefreshState {
         case .failed(let fault, let retryAfter):
             isTrouble = true
             pause(fault, retryAfter, for: stored.id, at: now)
-        case .unknown(let fault):
+        case .unknown(let fault, let retryAfter):
             isTrouble = true
-            pause(fault, nil, for: stored.id, at: now)
+            pause(fault, retryAfter, for: stored.id, at: now)
         }
         if !isTrouble { (failures, fault) = (0, nil) }
         return isTrouble != hadFailed

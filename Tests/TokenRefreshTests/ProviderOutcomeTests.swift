@@ -15,7 +15,7 @@ import Testing
         case .refused: "refused"
         case .rejected: "rejected"
         case .failed(let fault, let retryAfter): fault.rawValue + (retryAfter.map { " \($0)" } ?? "")
-        case .unknown(let fault): "unknown \(fault.rawValue)"
+        case .unknown(let fault, let retryAfter): "unknown \(fault.rawValue)" + (retryAfter.map { " \($0)" } ?? "")
         }
     }
 
@@ -32,7 +32,9 @@ import Testing
             (401, "", "client"), (400, #"{"error":"invalid_client"}"#, "client"),
             (400, #"{"error":"unauthorized_client"}"#, "client"),
             (429, "", "limited"), (400, #"{"error":"slow_down"}"#, "limited"),
-            (500, #"{"error":"internal_server_error"}"#, "unavailable"), (503, "", "unavailable"),
+            (500, #"{"error":"internal_server_error"}"#, "unavailable"),
+            (503, #"{"error":"server_error"}"#, "unavailable"),
+            (503, "", "unknown unavailable"), (503, #"{"message":"upstream connect error"}"#, "unknown unavailable"),
             (502, "", "unknown lost"), (504, "<html>", "unknown lost"),
             // A page instead of the endpoint, and an answer that is damaged.
             (200, "<html>", "unreadable"), (200, "", "unreadable"), (200, "{}", "unknown lost"),
@@ -53,7 +55,8 @@ import Testing
 
     @Test func `the time that the provider asks for is passed on`() {
         #expect(outcome(429, "", retryAfter: 7) == "limited 7")
-        #expect(outcome(503, "", retryAfter: 7) == "unavailable 7")
+        #expect(outcome(503, #"{"error":"temporarily_unavailable"}"#, retryAfter: 7) == "unavailable 7")
+        #expect(outcome(503, "", retryAfter: 7) == "unknown unavailable 7")
     }
 
     @Test(
@@ -69,7 +72,7 @@ import Testing
 
     @Test func `what was not sent was not used up, and what was sent may have been`() {
         guard case .failed(.unreachable, nil) = ProviderOutcome(.notSent(.unreachable), of: .facebook),
-            case .unknown(.timeout) = ProviderOutcome(.lost(.timeout), of: .facebook)
+            case .unknown(.timeout, nil) = ProviderOutcome(.lost(.timeout), of: .facebook)
         else {
             Issue.record("it is judged otherwise")
             return

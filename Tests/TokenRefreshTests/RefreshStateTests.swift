@@ -130,7 +130,7 @@ import TokenStore
                 let outcome: ProviderOutcome =
                     switch kind {
                     case "failed": .failed(.unavailable, retryAfter: nil)
-                    case "unknown": .unknown(.lost)
+                    case "unknown": .unknown(.lost, retryAfter: nil)
                     default: .rejected(isExplained: false)
                     }
                 _ = state.note(outcome, for: bogus, at: after(second))

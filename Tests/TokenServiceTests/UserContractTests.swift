@@ -133,4 +133,12 @@ import TokenStore
         #expect(read() == Self.new)
         #expect(left.response == nil)
     }
+
+    @Test func `an answer that nothing has changed still tells of a token that could not be refreshed`() throws {
+        let reader = RequestReader(reading: "GET /token HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"7\"\r\n\r\n")
+        var response = Response(body: [], version: 7)
+        response.extras = Response.Extras(tokenRefresh: "later")
+        let answer = try Preconditions(of: reader.request.head, in: reader.requestBytes).applied(to: response)
+        #expect(answer.status == .notModified && answer.extras?.tokenRefresh == "later")
+    }
 }

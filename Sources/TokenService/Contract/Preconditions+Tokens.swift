@@ -34,7 +34,10 @@ extension Preconditions {
             case .any: true
             case .tags(let tags): tags.contains { $0.number == version }
             }
-        return isCurrent ? Response(status: .notModified, body: [], version: version) : response
+        guard isCurrent else { return response }
+        var notModified = Response(status: .notModified, body: [], version: version)
+        notModified.extras = response.extras
+        return notModified
     }
 }
 

@@ -46,6 +46,9 @@ private func expiration(_ tokenInfo: String) -> Int64? {
             #"{"a":"\"KEY\":\"2013-08-14T19:24:05Z\""}"#, #"{"a":"{\"KEY\":\"2013-08-14T19:24:05Z\"}"}"#,
             // Cut off or broken before the date's end.
             #"{"KEY":"2013-08-14T19:24:05Z"#, #"{"KEY":"2013-08-14T19:2"#, #"{"KEY":"#, #"{"KEY"#,
+            // The login outlives the access token.
+            #"{"KEY":"2013-08-14T19:24:05Z","TokenCacheClient:RefreshToken":"r"}"#,
+            #"{"TokenCacheClient:RefreshToken":"r","KEY":"2013-08-14T19:24:05Z"}"#,
         ]
     )
     func absent(tokenInfo: String) {

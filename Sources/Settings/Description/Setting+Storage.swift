@@ -56,8 +56,8 @@ extension Setting {
             """
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
 
-            An expired token is no longer returned, and its row is gone within a day. No token expires for twelve hours after the
-            clock has jumped by more than a day or the server was stopped for more than a day.
+            An expired token is no longer returned, and its row is gone within a day. No token expires for twelve hours after a
+            jump of the clock or a stop of more than a day.
             """
         ),
         Setting(
@@ -65,7 +65,8 @@ extension Setting {
             .retention(atLeast: .zero, example: "7d"),
             """
             Delete a token this long after the expiration date in it
-            (com.facebook.sdk:TokenInformationExpirationDateKey), such as 7d; off keeps it.
+            (com.facebook.sdk:TokenInformationExpirationDateKey), such as 7d; off keeps it, as does a refresh token
+            (TokenCacheClient:RefreshToken).
             """
         ),
     ]

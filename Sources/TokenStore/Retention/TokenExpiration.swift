@@ -6,7 +6,7 @@ import System
 /// `ExpirationDate`. The sample client sends it in a form without encoding it, which cuts it at the first `&`. So it
 /// may not be valid JSON, and is searched as text. No JSON encoder escapes anything in the member's name.
 package enum TokenExpiration {
-    /// The date in seconds since 1970; nil if there is no valid one.
+    /// The date in seconds since 1970; nil if there is no valid one, or a refresh token, with which the login outlives it.
     ///
     /// If the member occurs more than once, the latest date counts, so that no token is deleted too early. The time is
     /// proportional to the number of bytes, whatever they are: 30 ns for a usual token info of 350 bytes without the
@@ -14,37 +14,44 @@ package enum TokenExpiration {
     package static func expiration(of tokenInfo: Span<UInt8>) -> Int64? {
         var latest: Int64?
         var position = 0
-        while let end = endOfMember(tokenInfo, from: position) {
+        while let end = expirationDate.end(in: tokenInfo, from: position) {
             position = end
             if let date = date(tokenInfo, at: end) { latest = max(latest ?? date, date) }
         }
-        return latest
+        return latest == nil || refreshToken.end(in: tokenInfo, from: 0) != nil ? nil : latest
     }
 
-    private static let member = Array("\"com.facebook.sdk:TokenInformationExpirationDateKey\"".utf8)
+    private static let expirationDate = Member("com.facebook.sdk:TokenInformationExpirationDateKey")
+    private static let refreshToken = Member("TokenCacheClient:RefreshToken")
 
-    /// How far the search advances, by the byte that was compared with the member's last one.
-    private static let shifts: [Int] = {
-        var shifts = [Int](repeating: member.count, count: 256)
-        for (index, byte) in member.dropLast().enumerated() { shifts[Int(byte)] = member.count - 1 - index }
-        return shifts
-    }()
+    /// A member's name, which is searched for with its quotation marks.
+    private struct Member {
+        private let name: [UInt8]
+        /// How far the search advances, by the byte that was compared with the name's last one.
+        private let shifts: [Int]
 
-    /// The position after the next occurrence of the member's name; nil if there is none (Horspool's algorithm).
-    private static func endOfMember(_ text: Span<UInt8>, from start: Int) -> Int? {
-        let (member, shifts) = (member, shifts)
-        var end = start + member.count - 1
-        while end < text.count {
-            let byte = text[end]
-            if byte == member[member.count - 1], matches(member, text, from: end - member.count + 1) { return end + 1 }
-            end += shifts[Int(byte)]
+        init(_ text: String) {
+            name = Array("\"\(text)\"".utf8)
+            var shifts = [Int](repeating: name.count, count: 256)
+            for (index, byte) in name.dropLast().enumerated() { shifts[Int(byte)] = name.count - 1 - index }
+            self.shifts = shifts
         }
-        return nil
-    }
 
-    private static func matches(_ member: [UInt8], _ text: Span<UInt8>, from start: Int) -> Bool {
-        for index in member.indices where text[start + index] != member[index] { return false }
-        return true
+        /// The position after the next occurrence of the name; nil if there is none (Horspool's algorithm).
+        func end(in text: Span<UInt8>, from start: Int) -> Int? {
+            var end = start + name.count - 1
+            while end < text.count {
+                let byte = text[end]
+                if byte == name[name.count - 1], matches(text, from: end - name.count + 1) { return end + 1 }
+                end += shifts[Int(byte)]
+            }
+            return nil
+        }
+
+        private func matches(_ text: Span<UInt8>, from start: Int) -> Bool {
+            for index in name.indices where text[start + index] != name[index] { return false }
+            return true
+        }
     }
 
     /// Bytes of the longest text that may be a date.

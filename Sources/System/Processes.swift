@@ -45,6 +45,9 @@ package enum ShellCommand {
     ///
     /// The command's standard output goes to standard error, so that it does not mix with our own result.
     ///
+    /// From then on, SIGTERM does not end this process, which thus can still note that the command was ended: systemd sends the signal
+    /// to both.
+    ///
     /// - Parameters:
     ///   - command: The text that the shell interprets.
     ///   - name: A variable of the command.
@@ -56,6 +59,8 @@ package enum ShellCommand {
         unsafe sigemptyset(&none)
         unsafe pthread_sigmask(SIG_SETMASK, &none, &blocked)
         let handler = signal(SIGPIPE, SIG_DFL)
+        // Not ignored, as it would be ignored there too.
+        _ = signal(SIGTERM) { _ in }
         let status = unsafe system("exec >&2\nexport \(name)=\(quoted)\nset -- \"$\(name)\"\n\(command)")
         let error = SystemError.last("system")
         _ = signal(SIGPIPE, handler)

@@ -178,6 +178,19 @@ def test_a_command_that_fails_makes_the_backup_fail_and_keeps_it(serve, folder):
     assert "was killed by signal 9" in refused(server.data, "backup", "--into", str(folder), "--after", "kill -9 $$")
 
 
+def test_a_command_that_never_ends_stops_no_rotation_and_counts_as_a_failure(serve, folder):
+    server = serve(ADMINISTRATION)
+    fill(server.address, 1)
+    earlier = json.loads(printed(server.data, "backup", "--into", str(folder), "--after", "true", "--json"))["path"]
+    # In the end, systemd terminates the whole unit, and kills what does not end.
+    for after, status in (("kill -9 $PPID", -9), ("kill $PPID $$", 1)):
+        done = command(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", after)
+        [left] = os.listdir(folder)
+        assert done.returncode == status and left != os.path.basename(earlier), done
+    assert "but the command of --after was killed by signal 15" in done.stderr
+    assert metrics(server)["token_cache_last_backup_successful"] == 0
+
+
 def test_a_backup_is_being_copied_while_no_other_process_can_rotate_the_folder(serve, folder):
     server = serve()
     fill(server.address, 1)

@@ -17,10 +17,10 @@ struct Backup: StoreCommand {
             tokens. A running server writes the files itself, so its user needs access to the folders.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
-            it gets this name; rows that do not open are named, and are in the backup as in the store. Then the command of --after \
-            runs. Whether it succeeds or not, the backups that --keep does not name are then removed. last=N keeps the last N, and \
-            hourly=N, daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with \
-            other names are never removed. If only the removal fails, the backup counts and the exit status is 2.
+            it gets this name; rows that do not open are named, and are in the backup as in the store. Then the backups that --keep \
+            does not name are removed, and after that the command of --after runs. last=N keeps the last N, and hourly=N, daily=N \
+            and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with other names are \
+            never removed. If only the removal fails, the backup counts and the exit status is 2.
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
@@ -167,17 +167,13 @@ struct Backup: StoreCommand {
         let (found, keys) = try await writeVerified(settings, at: folder.unverified, noting: &note)
         let (time, path) = try folder.accept()
         note?.path = path
-        var fault: (any Error)?
+        // Before the copy, which may fail or never end: until copies succeed again, earlier backups would fill the disk.
+        let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
         do {
             try copyElsewhere(path)
         } catch {
-            fault = error
-        }
-        // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
-        let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
-        if let fault {
             if let failure { StandardError.print("earlier backups were not all removed: \(failure)") }
-            throw fault
+            throw error
         }
         try show(found, path, removed, keys)
         return failure

@@ -132,6 +132,12 @@ package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         if error.code == EWOULDBLOCK { return "another export is writing to \(path); try again when it is done" }
+        if error.code == ENOTEMPTY {
+            return """
+                the folder \(path) has files *.txt already, among which may be tokens of users who have been erased since; name a new \
+                folder
+                """
+        }
         let advice = error.fileAdvice(otherwise: "check the path, and run this as a user who may use the folder")
         return "the folder \(path) cannot be used (\(error))\(advice)"
     }

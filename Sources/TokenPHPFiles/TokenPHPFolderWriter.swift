@@ -16,7 +16,8 @@ package struct TokenPHPFolderWriter: ~Copyable {
     private let path: String
     private let folder: Int32
 
-    /// Opens a folder, which it creates (mode 0700) if it is missing; fails while another writer has it open.
+    /// Opens a folder, which it creates (mode 0700) if it is missing; fails while another writer has it open, and if it has files of
+    /// tokens: those of users who have been erased since would come back with the next import.
     package init(_ path: String) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw TokenPHPFolderError(path: path, error: .last("mkdir"))
@@ -30,6 +31,10 @@ package struct TokenPHPFolderWriter: ~Copyable {
         guard flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
             close(folder)
             throw TokenPHPFolderError(path: path, error: SystemError(call: "flock", code: EWOULDBLOCK))
+        }
+        guard !(Folder.names(in: path) ?? []).contains(where: { $0.hasSuffix(".txt") }) else {
+            close(folder)
+            throw TokenPHPFolderError(path: path, error: SystemError(call: "readdir", code: ENOTEMPTY))
         }
         self.path = path
         self.folder = folder

@@ -193,7 +193,8 @@ def test_an_export_that_does_not_reach_the_disk_fails(shim, tmp_path):
     done = command(data, "export", str(shim.disk / "out"), environment=shim.environment)
     assert (done.returncode, done.stdout) == (1, "") and "cannot be written: Input/output error" in done.stderr, done
     shim.heal()
-    printed(data, "export", str(shim.disk / "out"), environment=shim.environment)
+    assert "has files *.txt already" in refused(data, "export", str(shim.disk / "out"))
+    printed(data, "export", str(shim.disk / "new"), environment=shim.environment)
     assert shim.get("failed_syncs") == 1
 
 

@@ -131,7 +131,17 @@ import Testing
             }
             #expect(try writer.write(Array("info".utf8), id: Array("me".utf8), modifiedAt: 5) == nil)
         }
+    }
+
+    @Test("a folder with files of tokens, among which may be those of erased users, is not exported into")
+    func writingBesideOthers() throws {
+        let path = folder.path
+        #expect(FileManager.default.createFile(atPath: "\(path)/notes", contents: nil))
         _ = try TokenPHPFolderWriter(path)
+        #expect(FileManager.default.createFile(atPath: "\(path)/erased.txt", contents: nil))
+        #expect(throws: TokenPHPFolderError(path: path, error: SystemError(call: "readdir", code: ENOTEMPTY))) {
+            _ = try TokenPHPFolderWriter(path)
+        }
     }
 
     @Test("an error names the folder that cannot be used, or not be read to its end")

@@ -113,15 +113,16 @@ struct Export: StoreCommand {
         abstract: "Write the tokens as token.php's data files, unencrypted, even while a server runs.",
         discussion: """
             Writes one file ID.txt per token, readable only by its owner, with the time at which the token was written. Ids \
-            that cannot be file names are skipped and counted.
+            that cannot be file names are skipped and counted. A folder that has such files already is refused: the tokens of \
+            users who have been erased since would stay in it.
 
             EXAMPLES
-              token-cache export /var/www/html/data
+              token-cache export /tmp/data
             """
     )
 
     @Argument(
-        help: "The folder to write to, created if missing; existing files are replaced.",
+        help: "The folder to write to, created if missing, without files *.txt.",
         completion: .directory)
     var directory: String
 

@@ -86,3 +86,15 @@ package enum SystemUptime {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 }
+
+/// The version of the kernel.
+package enum KernelRelease {
+    /// Such as `6.12.48-amd64`; not from /proc, where a service with `ProcSubset=pid` does not see it.
+    package static var present: String {
+        var names = utsname()
+        _ = unsafe uname(&names)
+        // An array in C, and in Swift a tuple, of which only a mirror counts the elements.
+        let characters = Mirror(reflecting: names.release).children.compactMap { $0.value as? CChar }
+        return String(decoding: characters.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}

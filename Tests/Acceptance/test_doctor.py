@@ -6,10 +6,11 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
-from administration import ADMINISTRATION
+from administration import ADMINISTRATION, metrics
 from contract import STORED
 from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
 from server_process import AS_NOBODY, NOBODY, needs_root, run
@@ -146,6 +147,18 @@ def test_less_memory_than_the_settings_allow_is_warned_of(serve, tmp_path):
     assert text in said(of(server, prefix=prefix), "Memory", "warning") and problems(of(server, prefix=prefix)) == []
     roomy = serve({"limits": {"buffers": "64 MiB"}}, prefix=prefix)
     assert "of memory" not in roomy.log()
+
+
+@needs_root
+def test_a_service_that_sees_only_processes_in_proc_knows_its_start_and_its_kernel(serve):
+    """As with ProcSubset=pid in the unit."""
+    prefix = ["unshare", "--mount", "sh", "-c", "mount -t proc -o subset=pid proc /proc && exec \"$@\"", "sh"]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("there is no mount namespace")
+    server = serve(ADMINISTRATION, prefix=prefix)
+    # Not since the machine's own start.
+    assert abs(metrics(server)["process_start_time_seconds"] - time.time()) < 3_600
+    assert f"Linux {os.uname().release}" in said(of(server, prefix=prefix), "Versions").splitlines()
 
 
 @needs_root

@@ -23,10 +23,8 @@ package struct Doctor: Sendable {
 
     /// The versions of what the server runs on.
     private func versions(_ store: StoreSoftware?) -> [Finding] {
-        let kernel = (try? String(contentsOfFile: "/proc/sys/kernel/osrelease", encoding: .utf8)) ?? "unknown"
         var names = [
-            "token-cache \(version)", "OpenSSL \(WatchedCertificates.libraryVersion)",
-            "Linux \(kernel.prefix { !$0.isNewline })",
+            "token-cache \(version)", "OpenSSL \(WatchedCertificates.libraryVersion)", "Linux \(KernelRelease.present)",
         ]
         for name in [StoreSelection.clientLibrary, store.map { "\($0.name) \($0.version)" }].compactMap(\.self)
         where !names.contains(name) {

@@ -32,12 +32,8 @@ struct ProcessMetrics: Sendable {
 
     private static let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
 
-    /// When the machine was started, in seconds since 1970.
-    private static let bootTime: Double = {
-        let text = TextFile.contents(of: "/proc/stat") ?? ""
-        let line = text.split(separator: "\n").first { $0.hasPrefix("btime ") }
-        return line.flatMap { Double($0.dropFirst("btime ".count)) } ?? 0
-    }()
+    /// When the machine was started, in seconds since 1970; not from /proc/stat, which a service with `ProcSubset=pid` does not see.
+    private static let bootTime = Double(UTCTime.microseconds()) / 1e6 - SystemUptime.now
 }
 
 extension MetricsText {

@@ -2,16 +2,17 @@ import Glibc
 
 /// The arguments of this process.
 package enum ProcessArguments {
-    /// Without the program's name; nil if /proc is not mounted.
+    /// Without the program's name, and nil in place of each that is not UTF-8; nil if /proc is not mounted.
     ///
-    /// Swift finds them on the stack, next to the environment. It finds none if a preloaded library has already moved the environment
-    /// elsewhere, as libfaketime does by setting a variable.
-    package static let own: [String]? = {
-        guard CommandLine.arguments.isEmpty else { return Array(CommandLine.arguments.dropFirst()) }
+    /// Not those of `CommandLine`, in which other characters take the place of what is not UTF-8: a command would be carried out for
+    /// another user. It also has none if a preloaded library has moved the environment, as libfaketime does by setting a variable.
+    package static let own: [String?]? = {
         // Each ends with a zero byte (proc(5)).
-        return TextFile.head(of: "/proc/self/cmdline", count: .max)?
-            .split(separator: 0, omittingEmptySubsequences: false).dropFirst().dropLast()
-            .map { String(decoding: $0, as: UTF8.self) }
+        guard let text = TextFile.head(of: "/proc/self/cmdline", count: .max) else { return nil }
+        let all = text.split(separator: 0, omittingEmptySubsequences: false).dropLast()
+        // Before the program's name may stand the dynamic linker, if that was named to start it.
+        let count = CommandLine.argc > 0 ? Int(CommandLine.argc) : all.count
+        return all.suffix(max(0, count - 1)).map { String(validating: $0, as: UTF8.self) }
     }()
 }
 
@@ -55,8 +56,8 @@ package enum ShellCommand {
     package static func run(_ command: String, with name: String, _ value: String) throws(SystemError) -> Outcome {
         let quoted = "'\(value.replacing("'", with: #"'\''"#))'"
         // Signals that this process ignores or blocks would be ignored or blocked there too.
+        // Zeros are the empty set.
         var (none, blocked) = (sigset_t(), sigset_t())
-        unsafe sigemptyset(&none)
         unsafe pthread_sigmask(SIG_SETMASK, &none, &blocked)
         let handler = signal(SIGPIPE, SIG_DFL)
         // Not ignored, as it would be ignored there too.

@@ -70,13 +70,18 @@ struct TokenCache: AsyncParsableCommand {
     private static func status() async -> Int32 {
         // A server that had its arguments from elsewhere would not do either: libdispatch reads about its threads in /proc once
         // there is more work than cores, and ends the process if it cannot.
-        guard let arguments = ProcessArguments.own else {
+        guard let own = ProcessArguments.own else {
             StandardError.print(
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")
             return ExitCode.failure.rawValue
         }
         // Otherwise the help of all commands would be shown, without a message about the unknown one.
         if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
+        let arguments = own.compactMap(\.self)
+        if let place = own.firstIndex(of: nil) {
+            StandardError.print("argument \(place + 1) is not UTF-8, as all arguments have to be; nothing was done")
+            return ExitCode.validationFailure.rawValue
+        }
             StandardError.print(message)
             return ExitCode.validationFailure.rawValue
         }

@@ -250,6 +250,14 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
     assert done.returncode == 1 and fault in done.stderr, done
 
 
+def test_an_argument_that_is_not_utf_8_is_refused(data):
+    """In place of its bytes, Swift puts other characters, which are another user's name."""
+    for arguments in (["erase", b"M\xfcller"], ["put", SECRET, b"\xff"], [b"\xff"]):
+        done = command(data, *arguments)
+        assert (done.returncode, done.stdout) == (64, "") and "is not UTF-8" in done.stderr, done
+    assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
+
+
 def test_curl_can_ask_as_well(serve):
     server = serve()
     assert server.post("me", "hello") == STORED

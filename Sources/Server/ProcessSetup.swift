@@ -22,7 +22,6 @@ package struct ProcessSetup: Sendable {
         _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)
         heapMemory = HeapMemory()
-        CoreDumps.turnOff()
         DescriptorLimit.raise()
         service = try ServiceEnvironment.take()
         notifier = ServiceNotifier(service.notificationAddress, logger: logger)

@@ -45,6 +45,8 @@ struct TokenCache: AsyncParsableCommand {
     /// Stays on the main thread until another one could be started: asynchronous code needs more threads, and would wait for them
     /// without a message.
     @MainActor static func main() async {
+        // Commands have keys and tokens in memory, as the server does.
+        CoreDumps.turnOff()
         // Before any file is opened.
         StandardOutput.reserve()
         // libdispatch, on which asynchronous code runs, opens files of its own, and crashes without a message if it cannot.
@@ -75,13 +77,13 @@ struct TokenCache: AsyncParsableCommand {
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")
             return ExitCode.failure.rawValue
         }
-        // Otherwise the help of all commands would be shown, without a message about the unknown one.
-        if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
         let arguments = own.compactMap(\.self)
         if let place = own.firstIndex(of: nil) {
             StandardError.print("argument \(place + 1) is not UTF-8, as all arguments have to be; nothing was done")
             return ExitCode.validationFailure.rawValue
         }
+        // Otherwise the help of all commands would be shown, without a message about the unknown one.
+        if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
             StandardError.print(message)
             return ExitCode.validationFailure.rawValue
         }

@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from certificates import make_certificate
 from contract import STORED, found
 from http_client import FORM, HOST, TRUSTING, Connection, ProtocolError, exchange, get, lines, post, post_of
 from issuer import Issuer
-from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, Server, needs_root, run, until
+from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, Server, binary, clean_environment, needs_root, run, until
 from store_files import make_audit_keys
 from test_tls import tls_settings
 
@@ -428,3 +429,8 @@ def test_there_are_no_core_dumps_and_no_process_of_the_same_user_can_read_its_me
         assert status.stat().st_uid == 0
     finally:
         server.kill()
+    # Nor of a command, such as one that reads a token from a pipe.
+    arguments = [*AS_NOBODY, binary(), "put", "me", "-", "--data-directory", str(public_folder / "data")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, env=clean_environment(), cwd="/") as command:
+        process = Path(f"/proc/{command.pid}")
+        until(lambda: (process / "comm").read_text() == "token-cache\n" and (process / "status").stat().st_uid == 0)

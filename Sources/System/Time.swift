@@ -63,10 +63,12 @@ import Glibc
         self.count = count
     }
 
-    /// Durations below zero become zero.
+    /// Durations below zero become zero, and those of more than 584 years as long as can be.
     public init(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
-        count = seconds < 0 ? 0 : UInt64(seconds) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
+        let (whole, isTooLong) = UInt64(max(0, seconds)).multipliedReportingOverflow(by: 1_000_000_000)
+        let (sum, overflow) = whole.addingReportingOverflow(UInt64(max(0, attoseconds)) / 1_000_000_000)
+        count = isTooLong || overflow ? .max : sum
     }
 
     /// Whether a length of time is shorter than another one.

@@ -154,6 +154,12 @@ struct FormerSettingsTests {
         ("timeouts: {head: soon}", "it is a third of timeouts.body; remove it"),
         ("timeouts: {head: []}", "it is a third of timeouts.body; remove it"),
         ("store: {queue: {max_wait: []}}", "store.timeout takes its place, also without store.url; remove it"),
+        // Beyond the limits of the settings that take their places.
+        ("timeouts: {head: 1201s}", "it is a third of timeouts.body; remove it"),
+        ("timeouts: {head: 3000000000d}", "it is a third of timeouts.body; remove it"),
+        ("timeouts: {head: 0}", "it is a third of timeouts.body; remove it"),
+        ("store: {queue: {max_wait: 2h}}", "store.timeout takes its place, also without store.url; remove it"),
+        ("store: {queue: {max_wait: 0}}", "store.timeout takes its place, also without store.url; remove it"),
     ])
     func `a value is refused if ignoring it would weaken something, or it is none`(yaml: String, reason: String) {
         let error = #expect(throws: SettingsError.self) { try load(yaml) }

@@ -5,9 +5,11 @@ import Testing
     @Test(
         arguments: [
             (Duration.seconds(-1), 0), (.zero, 0), (.nanoseconds(1), 1), (.milliseconds(1_500), 1_500_000_000),
+            (.seconds(18_446_744_073), 18_446_744_073_000_000_000), (.seconds(18_446_744_074), .max),
+            (.seconds(18_446_744_073) + .milliseconds(710), .max), (.seconds(Int64.max), .max),
         ] as [(Duration, UInt64)]
     )
-    func `a duration is counted in nanoseconds and is never negative`(_ duration: Duration, _ expected: UInt64) {
+    func `a duration is counted in nanoseconds, as far as they go`(_ duration: Duration, _ expected: UInt64) {
         #expect(Nanoseconds(duration).count == expected)
     }
 

@@ -39,8 +39,7 @@ struct FormerSetting: Sendable {
         ) { values, settings in
             // Where 5s was the default of store.timeout, it had no effect without store.url.
             guard settings.store.url.isEmpty, [nil, .seconds(5)].contains(settings.store.timeout) else { return true }
-            settings.store.timeout = values.first.flatMap(Quantities.duration)
-            return settings.store.timeout != nil
+            return values.count == 1 && apply(values[0], as: "store.timeout", &settings)
         },
         FormerSetting(
             "loops",
@@ -60,9 +59,17 @@ struct FormerSetting: Sendable {
         ),
         FormerSetting("limits.request_line", "the request line may take all of limits.head"),
         FormerSetting("timeouts.head", "it is a third of timeouts.body") { values, settings in
-            guard let time = values.first.flatMap(Quantities.duration) else { return false }
-            settings.timeouts.body = max(settings.timeouts.body, time * 3)
+            var changed = settings
+            guard let time = values.first.flatMap(Quantities.duration),
+                apply(Quantities.text(time * 3), as: "timeouts.body", &changed)
+            else { return false }
+            settings.timeouts.body = max(settings.timeouts.body, changed.timeouts.body)
             return true
         },
     ]
+
+    /// Reads the text as another setting's, within the limits of that one; returns false if it is refused.
+    private static func apply(_ text: String, as key: String, _ settings: inout Settings) -> Bool {
+        Setting.all.first { $0.key == key }?.apply([text], &settings) ?? false
+    }
 }

@@ -22,13 +22,14 @@ enum StoreSelection {
     ///   - logger: Receives the store's events; nil if nobody wants to know them.
     ///   - ignoresCredential: Whether to ignore the credential with the database's password, as it is another role's.
     ///   - isServing: Whether it is for a server, and not for a command.
-    ///   - inspector: As in `StoreOptions`.
+    ///   - makesKeyRing: As in `StoreOptions`.
+    ///   - inspector: As there.
     static func provider(
         _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, isServing: Bool = false,
-        _ inspector: (any TokenInspector)? = nil
+        makesKeyRing: Bool = true, _ inspector: (any TokenInspector)? = nil
     ) throws(StoreOpenError) -> any StoreProvider {
         var options = options(settings, logger)
-        (options.isServing, options.inspector) = (isServing, inspector)
+        (options.isServing, options.makesKeyRing, options.inspector) = (isServing, makesKeyRing, inspector)
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
             return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options)

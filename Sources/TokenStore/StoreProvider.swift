@@ -131,6 +131,10 @@ package struct StoreOptions: Sendable {
     /// opens the store nevertheless, answers its clients meanwhile that it cannot serve them, and uses the database as soon as
     /// it is there.
     package var isServing = false
+    /// Whether to make the key ring of a database that has none.
+    ///
+    /// Otherwise a command that only reads would decide with which key ring all servers seal.
+    package var makesKeyRing = true
     /// Nil if nobody wants to see the tokens that a server's walk opens.
     package var inspector: (any TokenInspector)?
     /// Told of what operators should know.

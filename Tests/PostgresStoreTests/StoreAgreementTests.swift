@@ -9,11 +9,11 @@ import Testing
 /// How servers agree on the ring that the store is sealed with.
 @Suite struct StoreAgreementTests {
     private func refusal(
-        _ database: TestDatabase, folder: TemporaryDirectory? = nil
+        _ database: TestDatabase, folder: TemporaryDirectory? = nil, makesKeyRing: Bool = true
     ) throws -> StoreOpenError? {
         let folder = folder ?? TemporaryDirectory()
         defer { withExtendedLifetime(folder) {} }
-        let provider = TestServer.provider(database, folder)
+        let provider = TestServer.provider(database, folder, makesKeyRing: makesKeyRing)
         do throws(StoreOpenError) {
             try provider.open().close()
             return nil
@@ -40,6 +40,16 @@ import Testing
         defer { second.store.close() }
         #expect(try await second.get("id") == "token")
         #expect(!second.said("made the key ring"))
+    }
+
+    @Test func `what only reads makes no ring`() throws {
+        let (database, folder) = (try TestDatabase(), TemporaryDirectory())
+        let fault = try refusal(database, folder: folder, makesKeyRing: false)
+        #expect("\(fault.map(String.init(describing:)) ?? "")".contains("the database has no key ring, as no server"))
+        #expect(!FileManager.default.fileExists(atPath: folder.path + "/keys"))
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        #expect(try refusal(database, folder: try server.copyOfRing(), makesKeyRing: false) == nil)
     }
 
     @Test func `of several servers that start at once one makes the ring, and the others say that they lack it`()

@@ -105,7 +105,7 @@ extension StoreAccess {
         ) throws(CommandFailure) {
             (self.name, self.settings, self.action, self.logger) = (name, settings, action, logger)
             do throws(StoreOpenError) {
-                provider = try StoreSelection.provider(settings, logger)
+                provider = try StoreSelection.provider(settings, logger, makesKeyRing: action != .copyFrom)
                 if action == .copyFrom { try StoreAccess.refuseMissing(provider) }
                 directory =
                     provider.isShared

@@ -21,12 +21,12 @@ package struct StoreAccess: Sendable {
     /// - Parameters:
     ///   - settings: Name the store's folder and key ring.
     ///   - action: What is about to be done, as the audit log calls it; nil if that is never recorded.
-    ///   - creates: Whether to create a missing store.
+    ///   - creates: Whether to create a missing store, or the key ring of a database that has none.
     ///   - logger: Receives the store's events.
     package static func open(
         _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger
     ) throws -> StoreAccess {
-        let provider = try StoreSelection.provider(settings, logger)
+        let provider = try StoreSelection.provider(settings, logger, makesKeyRing: creates)
         if !creates { try refuseMissing(provider) }
         do {
             let directory = try folder(of: provider, settings)

@@ -50,6 +50,10 @@ final class StoreAgreement: Sendable {
     /// - Parameter limit: How long a step may take, including the search for the primary.
     func open(within limit: Duration) throws(StoreOpenError) {
         var row = try connections.performOpening(within: limit, Schema.check)
+        guard row.isDecided || options.makesKeyRing else {
+            throw .store(
+                StoreFault("the database has no key ring, as no server used it yet; start one, or correct store.url"))
+        }
         var chosen = try choose(row)
         if !row.isDecided {
             // The newest key seals, and rows may be sealed with every key.

@@ -31,12 +31,12 @@ final class TestServer: Sendable {
     }
 
     static func provider(
-        _ database: TestDatabase, _ folder: TemporaryDirectory, waits: Bool = false,
+        _ database: TestDatabase, _ folder: TemporaryDirectory, waits: Bool = false, makesKeyRing: Bool = true,
         report: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
         options.report = report
-        options.isServing = waits
+        (options.isServing, options.makesKeyRing) = (waits, makesKeyRing)
         var postgres = database.options()
         postgres.connections = 1
         return PostgresStoreProvider(postgres, options: options)

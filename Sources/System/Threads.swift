@@ -138,8 +138,8 @@ package enum ThreadTimes {
     }
 }
 
-/// Runs an actor on a queue of its own, where it may block, unlike on the few threads of Swift's shared pool.
-package final class BlockingExecutor: SerialExecutor {
+/// Runs an actor or tasks on a queue of their own, where they may block, unlike on the few threads of Swift's shared pool.
+package final class BlockingExecutor: SerialExecutor, TaskExecutor {
     package let queue: DispatchQueue
 
     package init(label: String) {
@@ -148,7 +148,10 @@ package final class BlockingExecutor: SerialExecutor {
 
     package func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        queue.async { unsafe job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+        queue.async {
+            unsafe job.runSynchronously(
+                isolatedTo: self.asUnownedSerialExecutor(), taskExecutor: self.asUnownedTaskExecutor())
+        }
     }
 
     /// Runs a closure after the work that was handed over before.

@@ -2,6 +2,8 @@ import Dispatch
 import Foundation
 import StoreConformance
 import Synchronization
+import System
+import TestSupport
 import Testing
 import TokenStore
 
@@ -17,7 +19,7 @@ import TokenStore
 
     @Test func `commands run at the same time, however few processors there are`() async {
         let barrier = Barrier(of: 8)
-        let threads = (0..<8).map { _ in CommandThread() }
+        let threads = (0..<8).map { _ in BlockingExecutor(label: "command") }
         let tasks = threads.map { thread in Task(executorPreference: thread) { barrier.waitForAll() } }
         for task in tasks { await task.value }
     }

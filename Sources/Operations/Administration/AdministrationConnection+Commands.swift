@@ -1,4 +1,3 @@
-import Dispatch
 import EventLoop
 import FoundationEssentials
 import HTTP
@@ -12,7 +11,8 @@ extension AdministrationConnection {
 
     /// Performs a request, and sends its progress and its reply.
     mutating func run<Request: StoreRequest>(_ type: Request.Type, for requester: Requester) async {
-        let (thread, body) = (CommandThread(), takeBody())
+        // Its own, as two long commands could occupy all of Swift's shared threads, and delay everything else that runs there.
+        let (thread, body) = (BlockingExecutor(label: "command"), takeBody())
         let request: Request
         do {
             request = try await Task(executorPreference: thread) {
@@ -78,19 +78,5 @@ extension AdministrationConnection {
             "\(context.codingPath.map(\.stringValue).joined(separator: ".")) is of the wrong type"
         default: "it cannot be read"
         }
-    }
-}
-
-/// Runs the work of one command, including its JSON, on its own thread.
-///
-/// Swift has as many shared threads as the machine has processors. Two long commands could occupy all of them, and delay
-/// everything else that runs there.
-final class CommandThread: TaskExecutor {
-    /// A serial queue, which occupies a thread only while it has work.
-    private let queue = DispatchQueue(label: "command")
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        queue.async { [self] in unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
     }
 }

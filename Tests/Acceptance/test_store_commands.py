@@ -250,6 +250,18 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
     assert done.returncode == 1 and fault in done.stderr, done
 
 
+def test_a_server_says_that_it_works_as_long_as_it_does(shim, tmp_path):
+    """A command gives up a server of which it hears nothing for a minute."""
+    server = shim.serve(tmp_path / "server", {"store": {"timeout": "1h"}})
+    shim.set(sync_delay_microseconds=1 << 31)
+    arguments = ["curl", "-sN", "--unix-socket", str(server.data / "control.sock"), "http://localhost/store/put",
+                 "-d", '{"tokens": [{"id": "me", "token_info": "hello"}]}']
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as curl:
+        assert curl.stdout.readline() == "{}\n"
+        shim.set(sync_delay_microseconds=0)
+        assert curl.stdout.read().splitlines()[-1].startswith('{"reply":{')
+
+
 def test_an_argument_that_is_not_utf_8_is_refused(data):
     """In place of its bytes, Swift puts other characters, which are another user's name."""
     for arguments in (["erase", b"M\xfcller"], ["put", SECRET, b"\xff"], [b"\xff"]):

@@ -23,6 +23,16 @@ import TokenStore
         let tasks = threads.map { thread in Task(executorPreference: thread) { barrier.waitForAll() } }
         for task in tasks { await task.value }
     }
+
+    @Test func `a command gives up a server of which it hears nothing`() throws {
+        let folder = TemporaryDirectory()
+        let listener = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
+        try SocketAddress(name: ControlSocketAddress.path(in: folder.path), call: "bind").bind(listener)
+        try #require(listen(listener.number, 1) == 0)
+        let client = ServerClient(in: folder.path, timeoutInSeconds: 1, outlastsWork: true)
+        let failure = #expect(throws: ServerClient.Failure.self) { _ = try client.perform(ListKeys()) }
+        #expect(failure.map { "\($0)" }?.hasPrefix("no answer came") == true)
+    }
 }
 
 /// The answers to operators from a store without optional capabilities.

@@ -8,6 +8,8 @@ import TokenStore
 extension AdministrationConnection {
     /// The shortest time between two progress lines.
     private static let progressInterval = Duration.milliseconds(100)
+    /// The time between two empty lines, which say that the server still works: commands give up one of which they hear nothing.
+    private static let lifeInterval = Nanoseconds(.seconds(5))
 
     /// Performs a request, and sends its progress and its reply.
     mutating func run<Request: StoreRequest>(_ type: Request.Type, for requester: Requester) async {
@@ -47,10 +49,14 @@ extension AdministrationConnection {
             continuation.yield(Self.text(line))
             continuation.finish()
         }
-        let drainWatch = Task(executorPreference: loop) { [loop] in
+        let watch = Task(executorPreference: loop) { [loop] in
+            var next = loop.now + Self.lifeInterval
             // When the server stops, the work is cancelled: every request may end at any point.
             while !loop.isDraining && !Task.isCancelled {
                 await loop.sleep(until: loop.now + Nanoseconds(Self.progressInterval))
+                guard next <= loop.now else { continue }
+                next = loop.now + Self.lifeInterval
+                continuation.yield(Self.text(ControlLine<NoReply>()))
             }
             work.cancel()
             continuation.finish()
@@ -60,7 +66,7 @@ extension AdministrationConnection {
             guard await send(line) else { break }
         }
         work.cancel()
-        drainWatch.cancel()
+        watch.cancel()
         // Wait until the work has cleaned up: the server may end as soon as all connections have ended.
         await work.value
     }

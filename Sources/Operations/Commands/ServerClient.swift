@@ -12,7 +12,7 @@ struct ServerClient: Sendable {
     /// Why there is no answer; the description is to be read after "the server" or the socket's path and a colon.
     enum Failure: Error, CustomStringConvertible {
         case unreachable(SystemError)
-        /// The connection ended, or the timeout passed, before the first byte of the answer.
+        /// The connection ended, or the timeout passed, before the answer.
         case noAnswer
         /// The answer is incomplete, or is not one of this server.
         case unreadable
@@ -43,7 +43,7 @@ struct ServerClient: Sendable {
             case .unreachable where isRefusal:
                 "this user may not connect to it; run this as root or as the server's user"
             case .unreachable(let error): "connecting failed (\(error.reason))"
-            case .noAnswer: "no answer came; the server may have ended, or be busy with eight other commands"
+            case .noAnswer: "no answer came; the server may have ended, hang, or be busy with eight other commands"
             case .unreadable: "the program that answers there is not token-cache, or another version of it"
             case .refused(let reason): reason
             }
@@ -52,16 +52,18 @@ struct ServerClient: Sendable {
 
     /// The control socket's.
     let path: String
-    private let timeoutInSeconds: Int?
-    /// A timeout with which a server that hangs is noticed.
+    private let timeoutInSeconds: Int
+    private let outlastsWork: Bool
+    /// A timeout with which a server that hangs is noticed soon.
     static let shortTimeoutInSeconds = 5
 
     /// - Parameters:
     ///   - directory: The server's data folder.
-    ///   - timeoutInSeconds: For connecting, for each wait for bytes, and for an answer that is read as a whole; nil for none.
-    init(in directory: String, timeoutInSeconds: Int? = nil) {
+    ///   - timeoutInSeconds: For connecting, for each wait for bytes, and for a whole answer.
+    ///   - outlastsWork: Whether the reply to a request for the store may take longer, as long as the server says that it works on it.
+    init(in directory: String, timeoutInSeconds: Int = 60, outlastsWork: Bool = false) {
         path = ControlSocketAddress.path(in: directory)
-        self.timeoutInSeconds = timeoutInSeconds
+        (self.timeoutInSeconds, self.outlastsWork) = (timeoutInSeconds, outlastsWork)
     }
 
     /// The largest head of an answer, in bytes: another program may answer, and without end.
@@ -76,8 +78,6 @@ struct ServerClient: Sendable {
     ///   - path: Such as `/readyz`.
     func answer<Answer: Decodable>(_ method: String, _ path: String) throws(Failure) -> Answer {
         var connection = try connect(sending: Self.head(method, path))
-        // A program that sends a byte now and then would otherwise keep the command for as long as it likes.
-        if let timeoutInSeconds { connection.deadline = .now + Nanoseconds(.seconds(timeoutInSeconds)) }
         try connection.skipHead()
         guard let text = connection.line(upTo: Self.answerLimit) else { throw .unreadable }
         if let answer = try? OperationsJSON.decode(Answer.self, from: text) { return answer }
@@ -128,8 +128,10 @@ struct ServerClient: Sendable {
     private func connect(sending request: Data) throws(Failure) -> Connection {
         do throws(SystemError) {
             let address = try SocketAddress(name: path, call: "connect")
-            let connection = Connection(try address.connect(timeoutInSeconds: timeoutInSeconds))
+            var connection = Connection(try address.connect(timeoutInSeconds: timeoutInSeconds))
             connection.send(Array(request))
+            // A program that sends a byte now and then would otherwise keep the command for as long as it likes.
+            if !outlastsWork { connection.deadline = .now + Nanoseconds(.seconds(timeoutInSeconds)) }
             return connection
         } catch {
             throw .unreachable(error)

@@ -41,7 +41,7 @@ package struct StoreAccess: Sendable {
             }
         } catch let fault as StoreOpenError {
             guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
-            let client = ServerClient(in: settings.dataDirectoryPath)
+            let client = ServerClient(in: settings.dataDirectoryPath, outlastsWork: true)
             return StoreAccess(way: .running(client, processID: processID))
         }
     }

@@ -12,8 +12,6 @@ struct StoreCheck {
     let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
-    /// How long to wait for the server's answer, as counting the tokens of a large store takes long.
-    private static let timeoutInSeconds = 60
 
     func findings() -> [Finding] {
         let own: [Finding]? =
@@ -41,7 +39,7 @@ struct StoreCheck {
     // MARK: - Running
 
     private func askServer() -> [Finding] {
-        let client = ServerClient(in: directory, timeoutInSeconds: Self.timeoutInSeconds)
+        let client = ServerClient(in: directory)
         var findings: [Finding] = []
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore())

@@ -136,6 +136,7 @@ def test_the_command_reload(serve):
     assert server.log().splitlines()[-1].endswith("token-cache has stopped: SIGTERM received")
     status, told, fault = outcome(server, "reload")
     assert (status, told) == (1, "") and f"no server uses the data folder {server.data}" in fault
+    assert "If data_directory was changed since the server started, it uses the former folder" in fault
 
 
 @needs_root

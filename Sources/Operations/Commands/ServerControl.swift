@@ -38,7 +38,8 @@ package enum ServerControl {
             throw CommandFailure(
                 """
                 no server uses the data folder \(settings.dataDirectoryPath); start it, or name the folder of another server with \
-                --data-directory or --config
+                --data-directory or --config. If data_directory was changed since the server started, it uses the former folder \
+                until it is restarted
                 """
             )
         }

@@ -159,6 +159,28 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
     assert not troubles(server)
 
 
+def test_a_write_that_waits_for_a_lock_holds_up_no_reads(replicated_postgres, postgres_binary, tmp_path):
+    """The commit that is to prove the primary waits behind it; another connection proves it."""
+    databases = replicated_postgres(standbys=1)
+    tables = NamedDatabase(databases)
+    # If the standby were named, its answer that it is one would be as good as a proof.
+    url = databases.primary.url(tables.user, tables.name, sslmode="disable")
+    with PostgresStore(postgres_binary, tmp_path / "store", tables, url) as of_all:
+        server = of_all.serve("server", {"loops": 1, "store": {"durability": "synchronous", "timeout": "240s"}})
+        assert server.post("one", "first") == STORED
+        with databases.primary.session(tables.name) as session:
+            session.sql("BEGIN; UPDATE token SET written_at = written_at")
+            assert server.post("other", "x") == STORED
+            with in_background(server.post, "one", "second") as second, databases.primary.session(tables.name) as watch:
+                until(lambda: waits_for_a_lock(watch, tables.user))
+                began = time.monotonic()
+                while time.monotonic() - began < 3:
+                    assert server.get("other") == found("x")
+                assert not second.done()
+                session.sql("COMMIT")
+                assert second.result() == STORED
+
+
 # Connections
 
 

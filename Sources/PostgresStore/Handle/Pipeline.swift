@@ -45,7 +45,6 @@ final class Pipeline {
 
     init(_ ready: ReadyConnection, _ proof: Proof) {
         (self.ready, self.proof) = (ready, proof)
-        proof.note(ready.provenAt)
     }
 
     var connection: PostgresConnection { ready.connection }
@@ -107,7 +106,7 @@ final class Pipeline {
     /// - Parameter ended: Gets the groups whose transactions have ended, also if this throws.
     func receive(_ ended: inout [Group]) throws(PostgresError) {
         try connection.receive()
-        receivedAt = .now
+        receivedAt = MonotonicTime.now
         while !groups.isEmpty, !connection.isBusy {
             guard let result = connection.nextResult() else {
                 // A statement's answer has ended.

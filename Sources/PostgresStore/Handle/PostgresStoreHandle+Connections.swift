@@ -31,7 +31,7 @@ extension PostgresStoreHandle {
             let isBetter = present.ready.server != found.server || (found.canCommit && isHopeless(present))
             guard isBetter else {
                 // The connection stays: its server is the primary. It is looked for again later, as it may fail.
-                slot.searchAgainAt = .now + Self.patience
+                slot.searchAgainAt = MonotonicTime.now + Self.patience
                 return
             }
             let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
@@ -43,7 +43,6 @@ extension PostgresStoreHandle {
             return order(index)
         }
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
-        if found.needsProof, found.canCommit { state.count { $0.noteProof(begunAt: found.provenAt) } }
         state.note { $0.noteConnected(found.server.address, found.facts.description, at: $1) }
         // Operations that wait in slots without a connection are distributed again, so some are sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }

@@ -36,14 +36,15 @@ final class PrimaryFinder: Sendable {
 
     func order(_ order: Order) {
         post { work in
-            if work.orders.isEmpty { work.since = .now }
-            work.search.noteOrder(isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: .now)
+            let now = MonotonicTime.now
+            if work.orders.isEmpty { work.since = now }
+            work.search.noteOrder(isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: now)
             work.orders.append(order)
         }
     }
 
     /// A handle has lost a connection to a server.
-    func noteLoss(of server: ServerIdentity) { post { $0.search.noteLoss(of: server, at: .now) } }
+    func noteLoss(of server: ServerIdentity) { post { $0.search.noteLoss(of: server, at: MonotonicTime.now) } }
 
     func close() { post { $0.isClosed = true } }
 
@@ -82,21 +83,27 @@ final class PrimaryFinder: Sendable {
         _ result: Result<ReadyConnection, PostgresError>, from host: Int, since: MonotonicTime, _ work: inout Work
     ) {
         state.count { $0.remote.connections.pending -= 1 }
+        let now = MonotonicTime.now
         switch result {
         case .success(let ready):
             let last = work.search.server
             let verdict = work.search.take(
-                ready.server, from: host, isProven: ready.canCommit || !ready.needsProof, begunAt: since, at: .now)
+                ready.server, from: host, isProven: ready.canCommit || !ready.needsProof, begunAt: since, at: now)
             guard case .used(let isFailover) = verdict else { return }
             if isFailover, let last {
-                state.noteTakeover(by: ready, from: last, after: .now - work.since)
+                state.noteTakeover(by: ready, from: last, after: now - work.since)
             }
             state.hosts.notePrimary(host)
+            if ready.needsProof {
+                // Reads also go on where a connection was to be replaced, and is kept: a write may wait for a lock on it.
+                state.proofs.proof(of: ready.server).note(ready.provenAt)
+                if ready.canCommit { state.count { $0.noteProof(begunAt: ready.provenAt) } }
+            }
             // If there is no order, the connection is closed as it goes out of scope.
             guard !work.orders.isEmpty else { return }
             work.orders.removeFirst().deliver(ready)
         case .failure(let refusal):
-            work.search.take(refusal, from: host, begunAt: since, at: .now)
+            work.search.take(refusal, from: host, begunAt: since, at: now)
             if let (server, since) = work.search.evidence {
                 // This is as good as a proof, so reads count although no standby acknowledges a commit.
                 state.proofs.proof(of: server).note(since)

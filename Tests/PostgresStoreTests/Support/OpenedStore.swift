@@ -106,7 +106,6 @@ struct LoneHandle {
     func connection(needsProof: Bool = false) throws -> ReadyConnection {
         var ready = try Dial(options, state, host: 0, trial: .asNeeded).run()
         (ready.needsProof, ready.canCommit) = (needsProof, false)
-        ready.provenAt = MonotonicTime(nanoseconds: 0)
         return ready
     }
 

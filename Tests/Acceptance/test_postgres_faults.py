@@ -181,7 +181,51 @@ def test_a_write_that_waits_for_a_lock_holds_up_no_reads(replicated_postgres, po
                 assert second.result() == STORED
 
 
+def test_a_locked_row_lets_only_its_own_writes_fail(direct, postgres):
+    server = direct.serve("server", {"loops": 1, "store": {"timeout": "8s"}})
+    assert server.post("locked", "first") == STORED
+    with contextlib.ExitStack() as stack:
+        session = stack.enter_context(postgres.session())
+        session.sql("BEGIN; UPDATE token SET written_at = written_at")
+        own, others = ([stack.enter_context(Connection(server.address, timeout=60)) for _ in range(count)] for count in (3, 6))
+        with server.paused():
+            # They share a transaction.
+            for number, connection in enumerate(own):
+                connection.send(post("locked", f"later {number}"))
+            for number, connection in enumerate(others):
+                connection.send(post(f"other {number}", "x"))
+        assert [connection.receive().body for connection in others] == [STORED] * len(others)
+        assert [connection.receive().body for connection in own] == [WRITE_FAILED] * len(own)
+    assert metrics(server)['token_cache_database_retries_total{cause="55P03"}'] >= 1
+    assert any("or rows are locked: see pg_stat_replication and pg_locks there" in line for line in troubles(server))
+    assert server.post("locked", "last") == STORED
+    assert server.get("locked") == found("last")
+
+
 # Connections
+
+
+def keepalives(port):
+    """In how many seconds a server on this machine, with this port, asks each client whether it is still there, by the client's
+    port; not while an answer is on the way."""
+    times = {}
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, _, timer, *_ = line.split()
+        kind, ticks = timer.split(":")
+        if int(local.split(":")[1], 16) == port and kind == "02":
+            times[int(remote.split(":")[1], 16)] = int(ticks, 16) / 100
+    return times
+
+
+def test_the_database_gives_up_a_server_that_has_vanished(direct, postgres):
+    """It may have locked a row."""
+    server = direct.serve("server")
+    assert server.post("me", "first") == STORED
+    ports = [int(port) for port, in postgres.sql(
+        f"SELECT client_port FROM pg_stat_activity WHERE usename = '{postgres.user}'")]
+    assert ports
+    # PostgreSQL leaves it at the system's two hours.
+    until(lambda: all(keepalives(postgres.server.port).get(port, 60) <= 10 for port in ports))
 
 
 # On a busy machine a request may take longer than this, and fail: it is repeated then.

@@ -218,7 +218,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
         let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
         guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
         do throws(PostgresError) {
-            try pipeline.sendFence(at: .now)
+            try pipeline.sendFence(at: MonotonicTime.now)
             try flush(pipeline, index)
         } catch {
             lose(index, error)
@@ -259,16 +259,33 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
             delayed += group.operations
             return setTimer(soon: true)
         }
-        // It may have waited for a key that is being retired, as this server did not know yet that another one seals.
-        if error.state == .lockNotAvailable { state.hasRefusedKey.store(true, ordering: .relaxed) }
+        let isLocked = error.state == .lockNotAvailable
+        if isLocked { noteLock(group) }
         for operation in group.operations where !operation.isOver {
-            if group.operations.count > 1 {
+            if isLocked || group.operations.count > 1 {
                 // One of them may be the reason, and the error does not say which.
                 operation.isAlone = true
-                gatherAgain(operation)
+                isLocked ? delayed.append(operation) : gatherAgain(operation)
             } else {
                 fail(operation, StoreFault(error, at: host, isOfOneToken: error.state?.isOfOneRow == true), error.state)
             }
+        }
+    }
+
+    /// A row was not free in time; what the transaction was to do is repeated as long as there is time.
+    private func noteLock(_ group: Pipeline.Group) {
+        state.count { $0.noteRetry(.lockNotAvailable) }
+        // It may have waited for a key that is being retired, as this server did not know yet that another one seals.
+        state.hasRefusedKey.store(true, ordering: .relaxed)
+        setTimer(soon: true)
+        guard group.operations.count == 1, let user = group.operations.first?.lockOrder, !user.isEmpty else { return }
+        // All that is to be done for the same user comes after the rest, which would otherwise wait for each of it.
+        for slot in slots {
+            for operation in slot.queue where operation.lockOrder == user {
+                operation.isAlone = true
+                delayed.append(operation)
+            }
+            slot.queue.removeAll { $0.lockOrder == user }
         }
     }
 
@@ -305,7 +322,9 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
         let host = state.hosts.primary.map { " at \($0.address)" } ?? ""
         let hint =
             operation.isWrite
-            ? "; if it answers reads, its commits wait for a standby: see pg_stat_replication there" : ""
+            ? """
+            ; if it answers reads, its commits wait for a standby, or rows are locked: see pg_stat_replication and pg_locks there
+            """ : ""
         let reason =
             state.missingPrimary.map { " has no primary: \($0)" }
             ?? "\(host) has not answered within \(options.timeout)\(hint)"

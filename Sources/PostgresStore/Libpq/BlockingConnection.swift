@@ -80,7 +80,8 @@ struct BlockingConnection: Sendable {
     }
 
     /// Sets what all statements of this connection need, whatever the defaults of the database and the role are: the isolation,
-    /// the warning that a commit has not waited for the standby, and unless the role has one, a limit for waiting for a lock.
+    /// the warning that a commit has not waited for the standby, after how long the server gives up a client that has vanished (with
+    /// a lock, perhaps), and unless the role has one, a limit for waiting for a lock.
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
     /// another program keeps a lock would leave one behind, until the server accepts no further connection.
@@ -91,6 +92,8 @@ struct BlockingConnection: Sendable {
             """
             SELECT set_config('default_transaction_isolation', 'read committed', false),
             set_config('client_min_messages', 'warning', false),
+            set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
+            set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false),
             CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END
             """, [.text("\(max(1, Nanoseconds(limit).count / 1_000_000))")])
     }

@@ -34,7 +34,9 @@ struct Dial: Sendable {
     /// Connects; blocks its thread.
     func run() throws(PostgresError) -> ReadyConnection {
         let timeout = hosts.options.timeout
-        let (first, facts) = try hosts.connect(to: host, patience: timeout, until: .now + timeout)
+        // While a row is locked, writes that have shared a transaction with one of that row have time to be repeated without it.
+        let (first, facts) = try hosts.connect(
+            to: host, patience: timeout, lockTimeout: timeout / 4, until: .now + timeout)
         guard try first.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
         }
@@ -50,7 +52,9 @@ struct Dial: Sendable {
         // Done before the wait, as each takes a round trip.
         for statement in Statement.allCases { try connection.prepare(statement.name, statement.sql) }
         try connection.postgres.enterPipelineMode()
-        while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
+        while needsProof, case let left = usableFrom - MonotonicTime.now, left.count > 0 {
+            usleep(UInt32(left.count / 1_000 + 1))
+        }
         return ReadyConnection(
             connection: connection.postgres, facts: facts, needsProof: needsProof, provenAt: provenAt,
             canCommit: triesCommit)

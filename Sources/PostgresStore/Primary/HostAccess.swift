@@ -11,14 +11,15 @@ struct HostAccess: Sendable {
     ///
     /// - Parameters:
     ///   - index: Its place in the settings.
-    ///   - patience: How long it may acknowledge nothing, and how long a statement may wait for a lock there.
+    ///   - patience: How long it may acknowledge nothing.
+    ///   - lockTimeout: How long a statement may wait for a lock there.
     func connect(
-        to index: Int, patience: Duration, until deadline: MonotonicTime
+        to index: Int, patience: Duration, lockTimeout: Duration, until deadline: MonotonicTime
     ) throws(PostgresError) -> (connection: BlockingConnection, facts: HostFacts) {
         let parameters = options.parameters(for: options.hosts[index], unanswered: patience)
         let connection = try BlockingConnection(parameters, until: deadline)
         let facts = try check(connection, of: index)
-        try connection.configure(lockTimeout: patience)
+        try connection.configure(lockTimeout: lockTimeout)
         return (connection, facts)
     }
 

@@ -19,6 +19,7 @@ struct PostgresCounts: Sendable {
     /// The expected causes begin with 0, so that their first increase is seen.
     private var retries: [String: UInt64] = [
         "connection": 0, SQLState.serializationFailure.code: 0, SQLState.deadlock.code: 0,
+        SQLState.lockNotAvailable.code: 0,
     ]
 
     init(_ postgres: PostgresOptions) {

@@ -184,7 +184,8 @@ final class PrimaryConnections: Sendable {
             // Each host gets an equal part of the time that is left, so one that does not answer leaves the others theirs.
             let limit = Nanoseconds(count: (deadline - .now).count / UInt64(all.count - step))
             do throws(PostgresError) {
-                let (connection, facts) = try hosts.connect(to: index, patience: Self.patience, until: .now + limit)
+                let (connection, facts) = try hosts.connect(
+                    to: index, patience: Self.patience, lockTimeout: Self.patience, until: .now + limit)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
                 if hosts.options.needsProof { try Fence.prove(connection, within: Self.proofTime) }
                 return connection.until(deadline)

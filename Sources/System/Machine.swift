@@ -85,6 +85,12 @@ package enum SystemUptime {
         let time = timespec.now(CLOCK_BOOTTIME)
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
+
+    /// The same as a moment, which must be compared with none of `MonotonicTime.now`: that clock stands still during a suspension.
+    package static var moment: MonotonicTime {
+        let time = timespec.now(CLOCK_BOOTTIME)
+        return MonotonicTime(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
+    }
 }
 
 /// The version of the kernel.

@@ -20,8 +20,8 @@ KINDS = (
 )
 # struct control in shim/failing_calls.c: how far the clock is ahead; whether a call is chosen, and which; the counts; the
 # outcome, the thread, the target, the caller and its library. What is native has the padding that C gives it.
-CONTROL = f"@q4I{len(KINDS)}II16s128sQ128s"
-CHOSEN = struct.calcsize("@q")
+CONTROL = f"@2q4I{len(KINDS)}II16s128sQ128s"
+CHOSEN = struct.calcsize("@2q")
 SHORT, DELAYED, KILLED = 1000, 1001, 1002
 NOT_REACHED, STRUCK, IMPOSSIBLE = range(3)
 NAMES = {SHORT: "short", DELAYED: "delayed", KILLED: "killed"}
@@ -156,11 +156,15 @@ class FailingCalls:
 
     def calls(self):
         """The number of calls of each kind since `count` or `arm`."""
-        return dict(zip(KINDS, struct.unpack(CONTROL, self.memory)[5:5 + len(KINDS)]))
+        return dict(zip(KINDS, struct.unpack(CONTROL, self.memory)[6:6 + len(KINDS)]))
 
     def set_clock(self, seconds_ahead):
         """Sets the clock of the process ahead of the machine's."""
         struct.pack_into("@q", self.memory, 0, seconds_ahead)
+
+    def suspend(self, seconds):
+        """Sets the monotonic clock of the process back, which stands still while a machine is suspended."""
+        struct.pack_into("@q", self.memory, struct.calcsize("@q"), int(seconds * 1e9))
 
 
 def points(phase, calls):

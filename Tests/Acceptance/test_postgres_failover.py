@@ -2,6 +2,8 @@
 
 No acknowledged write is missing, no read goes back, and no server is restarted.
 """
+import time
+
 import pytest
 
 from contract import NOT_FOUND, STORED, found
@@ -9,6 +11,7 @@ from http_client import Connection, get
 from postgres_failover import FAULTS
 from registers import Load
 from server_process import until
+from test_clocks import clock
 
 SERVERS = 3
 
@@ -62,6 +65,24 @@ def test_an_old_primary_that_answers_gives_no_server_what_is_old(replicated_post
     with Connection(idle.address) as one, Connection(idle.address) as other:
         for connection in (one, other):
             assert connection.exchange(get("me")).body == found("after")
+
+
+def test_a_server_whose_machine_was_suspended_gives_nothing_that_is_old(replicated_postgres, store_on, clock):
+    """Its connections to the old primary, which nobody has stopped, are open, and by the clock that stood still its proof is new."""
+    databases = replicated_postgres(standbys=2)
+    store = store_on(databases)
+    suspended, other = store.serve("suspended", environment=clock.environment), store.serve("other")
+    assert other.post("me", "before") == STORED
+    # Proves the primary again and again.
+    for _ in range(20):
+        assert suspended.get("me") == found("before")
+        time.sleep(0.05)
+    with suspended.paused():
+        began = time.monotonic()
+        databases.promote()
+        assert other.post("me", "after") == STORED
+        clock.suspend(time.monotonic() - began)
+    assert suspended.get("me") == found("after")
 
 
 def test_a_later_primary_that_is_restarted_does_not_bring_the_former_one_back(replicated_postgres, store_on):

@@ -106,7 +106,7 @@ final class Pipeline {
     /// - Parameter ended: Gets the groups whose transactions have ended, also if this throws.
     func receive(_ ended: inout [Group]) throws(PostgresError) {
         try connection.receive()
-        receivedAt = MonotonicTime.now
+        receivedAt = SystemUptime.moment
         while !groups.isEmpty, !connection.isBusy {
             guard let result = connection.nextResult() else {
                 // A statement's answer has ended.

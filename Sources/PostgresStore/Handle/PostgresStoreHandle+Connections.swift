@@ -31,7 +31,7 @@ extension PostgresStoreHandle {
             let isBetter = present.ready.server != found.server || (found.canCommit && isHopeless(present))
             guard isBetter else {
                 // The connection stays: its server is the primary. It is looked for again later, as it may fail.
-                slot.searchAgainAt = MonotonicTime.now + Self.patience
+                slot.searchAgainAt = SystemUptime.moment + Self.patience
                 return
             }
             let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
@@ -58,7 +58,7 @@ extension PostgresStoreHandle {
         guard let since = pipeline.silentSince else { return false }
         let half = Nanoseconds(options.timeout / 2)
         let isReading = pipeline.groups.allSatisfy { $0.kind == .read }
-        return MonotonicTime.now - since > (isReading ? min(half, Self.patienceWithReads) : half)
+        return SystemUptime.moment - since > (isReading ? min(half, Self.patienceWithReads) : half)
     }
 
     /// Drops the connections to a server that must no longer be used, as its settings have changed.
@@ -80,7 +80,7 @@ extension PostgresStoreHandle {
     }
 
     func lookAtTime() {
-        let now = MonotonicTime.now
+        let now = SystemUptime.moment
         let again = delayed
         delayed = []
         for operation in again { gatherAgain(operation) }

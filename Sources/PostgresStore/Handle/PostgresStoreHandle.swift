@@ -97,7 +97,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
     }
 
     private func send(on pipeline: Pipeline, _ index: Int) throws(PostgresError) {
-        let (slot, now) = (slots[index], MonotonicTime.now)
+        let (slot, now) = (slots[index], SystemUptime.moment)
         // This process may have been paused, or the machine suspended, for longer than the rows of removed tokens are kept.
         giveUpWaiting(slot)
         // While the server works on a group with writes, those of the next one gather. If that one were sent earlier, it would have
@@ -165,7 +165,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
 
     /// Gives the operations of an ended transaction their outcomes, or holds them until there is a proof.
     private func end(_ group: Pipeline.Group, of pipeline: Pipeline) throws(PostgresError) {
-        let (now, address) = (MonotonicTime.now, pipeline.ready.server.address)
+        let (now, address) = (SystemUptime.moment, pipeline.ready.server.address)
         state.count { counts in
             counts.noteRoundTrip(group.kind, now - group.sentAt)
             guard group.isFence else { return }
@@ -203,7 +203,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
 
     /// Asks for another proof before the last one is too old.
     private func renewProof() {
-        let now = MonotonicTime.now
+        let now = SystemUptime.moment
         for slot in slots {
             guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.proof.takesRenewal(at: now)
             else {
@@ -218,7 +218,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
         let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
         guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
         do throws(PostgresError) {
-            try pipeline.sendFence(at: MonotonicTime.now)
+            try pipeline.sendFence(at: SystemUptime.moment)
             try flush(pipeline, index)
         } catch {
             lose(index, error)

@@ -43,7 +43,7 @@ struct Dial: Sendable {
         // The host has answered, and has as much time again for each of the following steps.
         var connection = first.until(.now + timeout)
         let needsProof = hosts.options.needsProof
-        var (provenAt, triesCommit) = (MonotonicTime.now, needsProof || trial == .always)
+        var (provenAt, triesCommit) = (SystemUptime.moment, needsProof || trial == .always)
         if case .none(let evidence) = trial { (provenAt, triesCommit) = (evidence, false) }
         if triesCommit { try prove(connection) }
         // Until then, answers of the former primary may still count; see Fence.
@@ -52,7 +52,7 @@ struct Dial: Sendable {
         // Done before the wait, as each takes a round trip.
         for statement in Statement.allCases { try connection.prepare(statement.name, statement.sql) }
         try connection.postgres.enterPipelineMode()
-        while needsProof, case let left = usableFrom - MonotonicTime.now, left.count > 0 {
+        while needsProof, case let left = usableFrom - SystemUptime.moment, left.count > 0 {
             usleep(UInt32(left.count / 1_000 + 1))
         }
         return ReadyConnection(

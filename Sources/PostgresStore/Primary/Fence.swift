@@ -14,7 +14,8 @@ import System
 ///
 /// A proof is a lease. Reads count that are answered within `validity` of its beginning, and no process uses a new primary, for
 /// reads or for writes, before it has known for as long that its commits return. So what the former primary answers until then is what the new one has
-/// as well. Clocks need not agree, only run at the same speed.
+/// as well. Clocks need not agree, only run at the same speed: all moments here are `SystemUptime.moment`, as a machine that was
+/// suspended must not take an old proof for a new one.
 ///
 /// Where the rule is followed: a handle gives out the answers of a group of reads if `Pipeline.isProven`. Otherwise it keeps them
 /// in the pipeline until the server is proven, or sends the reads again if the connection is lost. A write proves its server, as it
@@ -57,7 +58,7 @@ final class Proofs: Sendable {
         proofs.withLock { proofs in
             if let proof = proofs[server] { return proof }
             // Each promotion adds one.
-            let proof = Proof(seenAt: .now)
+            let proof = Proof(seenAt: SystemUptime.moment)
             proofs[server] = proof
             return proof
         }

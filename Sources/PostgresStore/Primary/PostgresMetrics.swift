@@ -56,7 +56,7 @@ struct PostgresCounts: Sendable {
         (store.commitTime, store.groupSize) = (times[.write]?.reading, groupSizes.reading)
         remote.readTime = times[.read]?.reading ?? remote.readTime
         remote.proofTime = times[.proof]?.reading ?? remote.proofTime
-        remote.proofAge = lastProof.map { Double((MonotonicTime.now - $0).count) / 1e9 }
+        remote.proofAge = lastProof.map { Double((SystemUptime.moment - $0).count) / 1e9 }
         remote.retries = retries.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
         return (store, remote)
     }

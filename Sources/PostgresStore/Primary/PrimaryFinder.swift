@@ -36,7 +36,7 @@ final class PrimaryFinder: Sendable {
 
     func order(_ order: Order) {
         post { work in
-            let now = MonotonicTime.now
+            let now = SystemUptime.moment
             if work.orders.isEmpty { work.since = now }
             work.search.noteOrder(isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: now)
             work.orders.append(order)
@@ -44,7 +44,7 @@ final class PrimaryFinder: Sendable {
     }
 
     /// A handle has lost a connection to a server.
-    func noteLoss(of server: ServerIdentity) { post { $0.search.noteLoss(of: server, at: MonotonicTime.now) } }
+    func noteLoss(of server: ServerIdentity) { post { $0.search.noteLoss(of: server, at: SystemUptime.moment) } }
 
     func close() { post { $0.isClosed = true } }
 
@@ -83,7 +83,7 @@ final class PrimaryFinder: Sendable {
         _ result: Result<ReadyConnection, PostgresError>, from host: Int, since: MonotonicTime, _ work: inout Work
     ) {
         state.count { $0.remote.connections.pending -= 1 }
-        let now = MonotonicTime.now
+        let now = SystemUptime.moment
         switch result {
         case .success(let ready):
             let last = work.search.server
@@ -114,7 +114,7 @@ final class PrimaryFinder: Sendable {
 
     /// Starts the dials that the orders need now.
     private func dialHosts(_ work: inout Work) {
-        let now = MonotonicTime.now
+        let now = SystemUptime.moment
         let replaceOnly = work.orders.allSatisfy(\.isReplacement)
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
             state.count { $0.remote.connections.pending += 1 }

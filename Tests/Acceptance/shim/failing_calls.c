@@ -1,5 +1,5 @@
-/* Lets one chosen call of a process fail, return less than was asked for, take long, or end the process, and sets its clock
- * ahead; preloaded with LD_PRELOAD.
+/* Lets one chosen call of a process fail, return less than was asked for, take long, or end the process, and sets its clocks;
+ * preloaded with LD_PRELOAD.
  *
  *   FAILING_CALLS_CONTROL  a file that contains `struct control`; it is mapped, so that tests can choose a call and read the
  *                          counts while the process runs
@@ -52,6 +52,7 @@ enum { NOT_REACHED, STRUCK, IMPOSSIBLE };
 /* In failing_calls.py: CONTROL. */
 struct control {
     _Atomic int64_t seconds_ahead; /* how far the clock of the process is ahead of the machine's */
+    _Atomic int64_t suspended; /* for how many nanoseconds the machine was suspended, as the process sees it */
     _Atomic uint32_t is_armed;
     _Atomic uint32_t kind;
     _Atomic uint32_t number; /* of the chosen call among those of its kind, from 1 */
@@ -422,6 +423,11 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 {
     int result = REAL(clock_gettime)(clock, time);
     if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) time->tv_sec += control->seconds_ahead;
+    if (result == 0 && clock == CLOCK_MONOTONIC) {
+        int64_t now = time->tv_sec * INT64_C(1000000000) + time->tv_nsec - control->suspended;
+        time->tv_sec = now / 1000000000;
+        time->tv_nsec = now % 1000000000;
+    }
     return result;
 }
 

@@ -68,6 +68,20 @@ private final class Shared: Sendable {
         store.close()
     }
 
+    @Test func `a token with the largest version, which no server gives, can be replaced and removed`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database)
+        defer { store.close() }
+        let handle = try await WaitingHandle.open(store)
+        try await handle.put("1", under: "a")
+        try database.sql("UPDATE token SET version = \(Int64.max)")
+        try await handle.put("2", under: "a")
+        try await handle.put("3", under: "a", if: .exists)
+        #expect(try await handle.get("a") == "3")
+        #expect(try await handle.remove("a"))
+        #expect(try await handle.get("a") == nil)
+    }
+
     @Test func `closing the store waits for the writes that were handed over`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)

@@ -125,6 +125,16 @@ import Testing
 
     // MARK: - Rekeying and retiring
 
+    @Test func `a key whose number is larger than any, in a manipulated database, is not retired`() async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        try await server.put("token", under: "id")
+        try database.sql(
+            "INSERT INTO sealing_key VALUES (\(Int64.max), '')", "UPDATE token SET key_number = \(Int64.max)")
+        await #expect(throws: StoreError.self) { try await server.keys.retireKey(numbered: .max) }
+    }
+
     @Test func `after a round of the walk the old key can be retired, on all servers`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)

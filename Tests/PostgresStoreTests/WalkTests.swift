@@ -203,6 +203,11 @@ import Testing
         try store.database.sql(
             "UPDATE store SET walk = (walk::jsonb || '{\"notBefore\": 99999999999999}')::text")
         #expect(try walk.step(on: other).state?.last?.tokens == 1)
+        // The walk of a manipulated store begins anew.
+        for number in [Int64.min, .max] {
+            try store.database.sql("UPDATE store SET walk = (walk::jsonb || '{\"notBefore\": \(number)}')::text")
+            #expect(try walk.step(on: other).state?.present.tokens == 1)
+        }
     }
 
     @Test func `a server that does not know which key seals leaves the steps to others`() async throws {

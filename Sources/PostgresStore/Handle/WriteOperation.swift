@@ -156,7 +156,9 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
         guard SystemUptime.now - begunAt < Self.patience else {
             return uncertain("it waited for the database, and meanwhile the token was stored by another request")
         }
-        version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))
+        // A manipulated row may have the largest version, which its own replaces.
+        let later = seen.rawValue == .max ? .max : seen.rawValue + 1
+        version = max(rows.state.versions.next(), TokenVersion(rawValue: later))
         return nil
     }
 }

@@ -35,7 +35,8 @@ struct StoreRow: Sendable, Hashable {
         let result = try connection.run(
             """
             SELECT key_ring, is_sealed, sealing_key, looked_at, number, fingerprint
-            FROM store LEFT JOIN sealing_key ON number > 0 WHERE one = 1 AND \(Statement.onPrimary)
+            FROM store LEFT JOIN sealing_key ON number BETWEEN \(KeyRing.numbers.lowerBound) AND \(KeyRing.numbers.upperBound)
+            WHERE one = 1 AND \(Statement.onPrimary)
             """)
         guard result.rowCount > 0 else { return nil }
         row.keyRing = result.isNull(0, 0) ? nil : result.bytes(0, 0)

@@ -29,7 +29,8 @@ package struct WalkState: Codable, Hashable, Sendable {
     /// Reads the text of a state; nil if it is not one.
     package init?(_ text: String) {
         guard let state = try? JSONDecoder().decode(WalkState.self, from: Data(text.utf8)),
-            [state.present, state.last].allSatisfy({ $0?.isPlausible ?? true })
+            [state.present, state.last].allSatisfy({ $0?.isPlausible ?? true }),
+            state.notBefore.map({ (0...1 << 48).contains($0) }) ?? true
         else { return nil }
         self = state
     }

@@ -49,15 +49,35 @@ package enum FileReplacement {
 
     /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that processes that do so at the same
     /// time do not undo each other's changes.
+    ///
+    /// - Parameters:
+    ///   - path: The file's path.
+    ///   - patience: How long another process may keep the folder locked: whoever can read it could do so for ever.
+    ///   - failure: Makes the error if that was too long.
+    ///   - body: Reads and replaces the file.
     package static func withLock<Result, Failure: Error>(
-        onFolderOf path: String, _ body: () throws(Failure) -> Result
+        onFolderOf path: String, patience: Duration = .seconds(15), or failure: (LockedFolder) -> Failure,
+        _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         // If the folder cannot be locked, as on some network file systems, the file is changed without a lock.
         let folder = Path.folder(of: path)
         let descriptor = retryingInterrupts { unsafe open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         defer { close(descriptor) }
-        _ = retryingInterrupts { flock(descriptor, LOCK_EX) }
+        let deadline = MonotonicTime.now + patience
+        while flock(descriptor, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
+            guard .now < deadline else { throw failure(LockedFolder(path: folder)) }
+            usleep(10_000)
+        }
         return try body()
+    }
+}
+
+/// Why a file cannot be changed: another process keeps its folder locked.
+package struct LockedFolder: Error, Hashable, CustomStringConvertible {
+    let path: String
+
+    package var description: String {
+        "another process keeps its folder \(path) locked; end that process, which lslocks shows, and try again"
     }
 }
 

@@ -140,6 +140,21 @@ import Testing
         #expect(FileLock.holder(of: path) == nil)
     }
 
+    @Test func `a file is changed under a lock of its folder, for which nobody waits for ever`() throws {
+        func change(_ name: String) throws(LockedFolder) {
+            try FileReplacement.withLock(onFolderOf: folder + "/file", patience: .milliseconds(30), or: \.self) {
+                () throws(LockedFolder) in _ = mkdir(folder + "/" + name, 0o700)
+            }
+        }
+        let other = open(folder, O_RDONLY)
+        #expect(flock(other, LOCK_SH) == 0)
+        let fault = #expect(throws: LockedFolder.self) { try change("never") }
+        #expect(fault?.description.contains(folder) == true && FileStatus(folder + "/never") == nil)
+        close(other)
+        try change("later")
+        #expect(FileStatus(folder + "/later") != nil)
+    }
+
     @Test func `files of the kernel, whose size is not known, are read whole`() {
         #expect(TextFile.contents(of: "/proc/self/status")?.contains("VmRSS") == true)
         #expect(TextFile.contents(of: folder + "/nothing") == nil)

@@ -26,7 +26,7 @@ extension StoreAgreement: KeyRingAdministrator {
 
     func addKey() async throws(StoreError) -> SealingKey {
         try await connections.onThread { [self] () throws(StoreError) in
-            try FileReplacement.withLock(onFolderOf: file.path, addKeyNow)
+            try file.withLock(or: StoreError.keyRing, addKeyNow)
         }
     }
 
@@ -110,7 +110,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 throw refusal
             }
             guard ring.numberedKey(number) != nil else { return }
-            try FileReplacement.withLock(onFolderOf: file.path) { () throws(StoreError) in
+            try file.withLock(or: StoreError.keyRing) { () throws(StoreError) in
                 try change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
             }
         }

@@ -45,7 +45,8 @@ extension APIKeys {
         _ path: String, _ body: (inout APIKeys) throws -> Result
     ) throws -> Result {
         let target = try FollowedPath(path).path
-        return try FileReplacement.withLock(onFolderOf: target) {
+        func isLocked(_ fault: LockedFolder) -> any Error { KeyFileError(path, "cannot be written: \(fault)") }
+        return try FileReplacement.withLock(onFolderOf: target, or: isLocked) {
             var keys = try load(target, allowsEmpty: true) ?? APIKeys()
             let result = try body(&keys)
             do throws(SystemError) {

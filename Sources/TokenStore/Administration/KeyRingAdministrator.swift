@@ -152,7 +152,7 @@ extension KeyRingFile {
         if let ring = try load() { return (ring, false) }
         guard mayMake else { throw .missing(path: path) }
         let ring = KeyRingFile.newRing()
-        return try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
+        return try withLock(or: \.self) { () throws(KeyRingError) in
             // Another server with the same file may have made a ring meanwhile, which must not be replaced.
             if let other = try load() { return (other, false) }
             try saveFirst(ring)

@@ -107,6 +107,13 @@ package struct KeyRingFile: Hashable, Sendable {
 }
 
 extension KeyRingFile {
+    /// Keeps other processes from changing the file meanwhile.
+    package func withLock<Result, Failure: Error>(
+        or failure: (KeyRingError) -> Failure, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try FileReplacement.withLock(onFolderOf: path, or: { failure(.locked(path: path, $0)) }, body)
+    }
+
     /// Makes the file, unless its file system ignores the mode of a file: the next start would refuse it.
     func saveFirst(_ ring: KeyRing) throws(KeyRingError) {
         try save(ring)
@@ -141,6 +148,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case notDurable(path: String, code: Int32)
     /// The file cannot be created.
     case noFolder(path: String)
+    case locked(path: String, LockedFolder)
     /// The path is a link that is not followed.
     case link(LinkError)
     /// Users other than its owner may read or write the file.
@@ -175,6 +183,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
             the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, or name another one
             """
+        case .locked(let path, let fault): "the key ring \(path) cannot be changed: \(fault)"
         case .link(let error): "the key ring \(error)"
         case .open(let path, let mode):
             """
@@ -236,7 +245,7 @@ extension KeyRingFile {
     /// Makes a new ring at the path, durably; an existing file stays as it is.
     package func create() throws(KeyRingError) {
         let ring = Self.newRing()
-        try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
+        try withLock(or: \.self) { () throws(KeyRingError) in
             // Checked under the lock: a starting server may just have made its own ring here.
             guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }
             try saveFirst(ring)

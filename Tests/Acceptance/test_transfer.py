@@ -246,10 +246,34 @@ def test_a_store_in_the_clear_is_only_copied(tmp_path):
         message = refused(sealed, *arguments, str(CLEAR_STORE))
         assert f"put {CLEAR_STORE} as tokens.db into a folder of its own, and copy that" in message
     assert not (sealed / "tokens.db").exists()
-    assert copy(clear, sealed).startswith("3 tokens and 1 session copied and verified")
+    copied = copy(clear, sealed)
+    assert copied.startswith("3 tokens and 0 sessions copied and verified") and "ended 1 session" in copied
     assert holds(clear, b"secret4711") and holds(sealed, b"secret4711") == []
     assert printed(sealed, "get", "9f8a4c1e7b3d60528cd1e5f27a94b306") == "secret4711 of a device\n"
     assert "the store is sound" in printed(sealed, "verify")
+
+
+@pytest.mark.parametrize("place", ["source", "target"])
+def test_a_copy_of_a_backup_revives_neither_erased_users_nor_sessions(serve, tmp_path, place):
+    """A restore leaves the same out. Whatever a stopped store has is copied."""
+    server, backup, target = serve(), tmp_path / "backup", tmp_path / "target"
+    for user in ("anna", "berta"):
+        assert server.post(user, f"canary of {user}") == STORED
+        printed(server.data, "access", "sessions", "add", user)
+    backup.mkdir(mode=0o700)
+    printed(server.data, "backup", str(backup / "tokens.db"))
+    printed(server.data, "erase", "anna")
+    assert server.stop() == 0
+    assert copy(server.data, tmp_path / "moved").startswith("1 token and 1 session copied")
+    folders = {"source": backup, "target": target}
+    target.mkdir(mode=0o700)
+    shutil.copy(server.data / "keys", backup)
+    shutil.copy(server.data / "erasures", folders[place])
+    copied = copy(backup, target)
+    assert copied.startswith("1 token and 0 sessions copied")
+    assert "left out 1 user that had been erased" in copied and "ended 2 sessions" in copied
+    assert printed(target, "get", "berta") == "canary of berta\n"
+    assert "nothing is stored" in refused(target, "get", "anna")
 
 
 def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serve, tmp_path):

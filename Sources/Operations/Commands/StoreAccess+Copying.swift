@@ -87,7 +87,10 @@ extension StoreAccess {
     ) throws(StoreError) -> CopySummary {
         let reader = try from.open { (store, folder) throws(StoreOpenError) in try store.copySource(in: folder) }
         let filler = try to.open { (store, folder) throws(StoreOpenError) in try store.copyTarget(in: folder) }
-        return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
+        // An old backup still has the users that were erased since.
+        let erasures = try from.erasures() + to.erasures()
+        return try StoreCopy(from: reader, to: filler, without: erasures, progress).run(
+            skipsUnreadable: skipsUnreadable)
     }
 
     /// One of the two stores.
@@ -123,6 +126,11 @@ extension StoreAccess {
             } catch {
                 throw .refused("\(Self.failure(of: name, error))")
             }
+        }
+
+        /// Those in the file `erasures` beside its key ring or in its folder.
+        func erasures() throws(StoreError) -> [Erasures] {
+            try ErasuresFile.load(followedByStoreWith: StoreSelection.keyRing(settings), in: directory.path)
         }
 
         /// Records the copy in the audit log of the data folder's server; nothing records copies from and to a database.

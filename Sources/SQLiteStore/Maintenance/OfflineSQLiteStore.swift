@@ -209,10 +209,3 @@ private struct RestoredDatabase {
         try connection.execute("\(Schema.indexes); COMMIT")
     }
 }
-
-extension [Erasures] {
-    /// Whether a user was erased after something was written.
-    fileprivate func find(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
-        contains { $0.finds(user, writtenAs: version) }
-    }
-}

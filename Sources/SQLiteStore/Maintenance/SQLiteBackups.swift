@@ -273,7 +273,8 @@ enum BackupFile {
             .refused(
                 """
                 \(path) holds tokens in the clear, which only version 1.0 restores: put \(path) as tokens.db into a folder of its own, \
-                and copy that with token-cache copy --from FOLDER --to NEW, which seals them\(consequence)
+                and copy that with token-cache copy --from FOLDER --to NEW, which seals them; if users were erased, with the file \
+                erasures beside it\(consequence)
                 """)
         default: .refused("\(error)")
         }
@@ -284,6 +285,13 @@ enum BackupFile {
         guard let head = TextFile.head(of: path, count: 72), head.count == 72 else { return false }
         let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
         return head.starts(with: Self.signature) && application == Schema.applicationID
+    }
+
+    /// Whether a database is a backup, or was one until a server of version 1.0 restored it; a store has a WAL from its first start on,
+    /// and before that, restored or copied, no index of version 1.0 (see `finish`).
+    static func isOne(_ connection: SQLiteConnection) throws(SQLiteError) -> Bool {
+        guard try connection.text("PRAGMA journal_mode") != "wal" else { return false }
+        return try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'session_by_expiration'") > 0
     }
 
     /// Whether a file may be an interrupted backup: SQLite writes the first page of a backup last.

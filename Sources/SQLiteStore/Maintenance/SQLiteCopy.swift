@@ -7,6 +7,7 @@ final class SQLiteCopySource: CopySource {
     let moment: Int64? = nil
     let versionLimit: Int64
     let clockLook: Int64?
+    let isBackup: Bool
     private let rows: OpenedRows
 
     /// Rows of a batch, and bytes of values after which it ends.
@@ -34,6 +35,7 @@ final class SQLiteCopySource: CopySource {
         count = try Schema.counts(of: connection)
         versionLimit = try Schema.versionLimit(of: connection)
         clockLook = try Schema.clockLook(of: connection)
+        isBackup = try BackupFile.isOne(connection)
         rows = try OpenedRows(connection, sealing)
     }
 

@@ -56,9 +56,15 @@ package protocol CopySource: AnyObject {
     var clockLook: Int64? { get }
     /// Rows that were left out because they do not open: how many, by reason.
     var unreadable: [String: Int] { get }
+    /// Whether it is a backup, whose sessions are left out: some may have been ended since.
+    var isBackup: Bool { get }
 
     /// Reads the next rows, in any order; returns none at the end.
     func next() throws(StoreError) -> [CopiedRow]
+}
+
+extension CopySource {
+    package var isBackup: Bool { false }
 }
 
 /// Fills a new store.
@@ -102,6 +108,10 @@ package struct CopySummary: Codable, Sendable {
     package var wrongCount: CopyCount?
     /// Rows that were left out: how many, by reason.
     package var unreadable: [String: Int] = [:]
+    /// Users that were left out because they were erased after the source was written, as when it is an old backup.
+    package var erasedUsers = 0
+    /// Sessions that were left out, see `CopySource.isBackup`, and those of erased users.
+    package var endedSessions = 0
     /// The moment whose rows were copied, in seconds since 1970; nil for a store that was closed.
     package var moment: Int64?
 
@@ -118,12 +128,15 @@ package struct StoreCopy {
 
     private let source: any CopySource
     private let target: any CopyTarget
+    private let erasures: [Erasures]
     private let progress: (Stage, StoreProgress) -> Void
 
+    /// - Parameter erasures: Users that must not come back, see `ErasuresFile`.
     package init(
-        from source: any CopySource, to target: any CopyTarget, _ progress: @escaping (Stage, StoreProgress) -> Void
+        from source: any CopySource, to target: any CopyTarget, without erasures: [Erasures] = [],
+        _ progress: @escaping (Stage, StoreProgress) -> Void
     ) {
-        (self.source, self.target, self.progress) = (source, target, progress)
+        (self.source, self.target, self.erasures, self.progress) = (source, target, erasures, progress)
     }
 
     /// - Parameter skipsUnreadable: Whether to leave out rows that do not open; otherwise such a row makes the copy
@@ -140,12 +153,17 @@ package struct StoreCopy {
     private func copy(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
         var read = RowDigest()
         var written = read
-        var versionLimit = source.versionLimit
+        var omitted = CopyCount()
+        // Later tokens of an erased user must not count as erased in a later restore.
+        var versionLimit = erasures.reduce(source.versionLimit) { max($0, $1.last?.rawValue ?? 0) }
         try forEachBatch(of: source, .copying) { (rows) throws(StoreError) in
-            for row in rows { versionLimit = max(versionLimit, read.add(row)) }
-            try target.add(rows)
+            let kept = rows.filter { isKept($0, &omitted) }
+            for row in kept { versionLimit = max(versionLimit, read.add(row)) }
+            try target.add(kept)
         }
         var summary = CopySummary(copied: read.count, unreadable: source.unreadable, moment: source.moment)
+        summary.erasedUsers = erasures.reduce(0) { $0 + $1.foundCount }
+        summary.endedSessions = omitted.sessions
         let unreadable = summary.unreadable.values.reduce(0, +)
         if !skipsUnreadable, let reason = summary.unreadable.keys.first {
             throw .refused(
@@ -155,7 +173,7 @@ package struct StoreCopy {
                 --skip-unreadable
                 """)
         }
-        if read.count.total + unreadable != source.count.total { summary.wrongCount = source.count }
+        if read.count.total + omitted.total + unreadable != source.count.total { summary.wrongCount = source.count }
         progress(.ordering, StoreProgress(done: 0, total: read.count.total))
         let reread = try target.reread()
         try forEachBatch(of: reread, .verifying) { (rows) throws(StoreError) in
@@ -170,6 +188,19 @@ package struct StoreCopy {
         }
         try target.finish(versionLimit: versionLimit, clockLook: source.clockLook)
         return summary
+    }
+
+    private func isKept(_ row: CopiedRow, _ omitted: inout CopyCount) -> Bool {
+        switch row {
+        case .token(let token, _, let version):
+            guard erasures.find(token.id, writtenAs: version) else { return true }
+            omitted.tokens += 1
+        case .session(let opened, let number):
+            let isErased = erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: number))
+            guard isErased || source.isBackup else { return true }
+            omitted.sessions += 1
+        }
+        return false
     }
 
     private func forEachBatch(

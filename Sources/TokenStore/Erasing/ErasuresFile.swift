@@ -225,6 +225,13 @@ package final class Erasures {
     }
 }
 
+extension [Erasures] {
+    /// Whether a user was erased after something was written.
+    package func find(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
+        contains { $0.finds(user, writtenAs: version) }
+    }
+}
+
 /// What an erasure removed.
 package struct Erasure: Hashable, Codable, Sendable {
     /// Whether there was a token, even an expired one.

@@ -82,6 +82,11 @@ extension CopySummary {
         for (reason, count) in unreadable.sorted(by: { $0.key < $1.key }) {
             lines.append("\(Text.count(count, "row")) left out: \(reason)")
         }
+        if erasedUsers > 0 { lines.append("left out \(Text.count(erasedUsers, "user")) that had been erased") }
+        if endedSessions > 0 {
+            let reason = "of a backup, as some may have been revoked since, or of erased users"
+            lines.append("ended \(Text.count(endedSessions, "session")): \(reason)")
+        }
         if let wrongCount {
             lines.append(
                 """

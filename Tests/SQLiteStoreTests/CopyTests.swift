@@ -159,6 +159,34 @@ import Testing
         #expect(summary.copied == CopyCount(tokens: 0, sessions: 1) && summary.unreadable.values.reduce(0, +) == 6)
     }
 
+    @Test func `damaged pages lose their own rows only, in a copy and in a list of all tokens`() async throws {
+        let store = try SQLiteTokenStore(at: path("from"))
+        await SQLiteAdministrator(store).fill(0..<2_000)
+        store.close()
+        let database = path("from") + "/tokens.db"
+        var content = try Data(contentsOf: URL(filePath: database))
+        let size = SQLiteConnection.pageSize
+        // Leaves of a table (sqlite.org/fileformat2.html, section 1.6), with more rows than any other table has.
+        let leaves = (1..<content.count / size).map { $0 * size }.filter { content[$0] == 13 && content[$0 + 4] > 2 }
+        let damaged = [leaves[3], leaves[leaves.count - 1]]
+        let lost = damaged.reduce(0) { $0 + Int(content[$1 + 4]) }
+        for start in damaged { content.replaceSubrange(start..<start + size, with: Data(repeating: 0xff, count: size)) }
+        try content.write(to: URL(filePath: database))
+        #expect(throws: StoreError.self) { try copy("from", to: "to") }
+        let summary = try copy("from", to: "to", skipsUnreadable: true)
+        #expect(summary.copied.tokens == 2_000 - lost && Array(summary.unreadable.values) == [lost])
+        #expect(summary.wrongCount == nil && !summary.isComplete)
+        let opened = try SQLiteTokenStore(at: path("from"))
+        defer { opened.close() }
+        var (found, faults, cursor) = (0, 0, String?.none)
+        repeat {
+            let page = try await SQLiteAdministrator(opened).page(after: cursor, limit: 300)
+            for entry in page.entries { if case .success = entry.token { found += 1 } else { faults += 1 } }
+            cursor = page.next
+        } while cursor != nil
+        #expect(found == 2_000 - lost && faults == 2)
+    }
+
     @Test func `the WAL of a database that was emptied stays`() throws {
         let directory = try DataDirectory.lock(path("from"))
         let (database, wal) = (path("from") + "/tokens.db", path("from") + "/tokens.db-wal")

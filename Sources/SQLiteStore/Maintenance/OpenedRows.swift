@@ -168,6 +168,22 @@ final class OpenedRows {
     /// The statement whose current row is the one that was read last.
     var statement: SQLiteStatement { rows.statement }
 
+    /// The last row that was read; see `StoredRows`.
+    var place: String? { rows.place }
+
+    /// The next row that can be read; nil at the end.
+    ///
+    /// - Parameter note: Gets the damage of each page that is skipped.
+    func nextReadable(_ note: (String) -> Void) throws(SQLiteError) -> Row? {
+        while true {
+            do throws(SQLiteError) {
+                return try next()
+            } catch {
+                note(try rows.skipDamage(error))
+            }
+        }
+    }
+
     /// The next row; nil at the end.
     func next() throws(SQLiteError) -> Row? {
         guard let read = try rows.next() else { return nil }

@@ -50,8 +50,12 @@ extension SQLiteAdministrator {
             let rows = try OpenedRows(connection, store.state.sealing, from: place)
             var page = TokenPage()
             var (last, bytes) = (cursor, 0)
-            while case .token(let row, let token)? = try rows.next() {
-                if page.entries.count == limit || bytes >= WalkPace.bytes {
+            func note(_ damage: String) {
+                page.entries.append((RowTimes(writtenAt: 0, expiresAt: nil), .failure(.refused(damage))))
+                last = rows.place
+            }
+            while case .token(let row, let token)? = try rows.nextReadable(note) {
+                if page.entries.count >= limit || bytes >= WalkPace.bytes {
                     page.next = last
                     break
                 }

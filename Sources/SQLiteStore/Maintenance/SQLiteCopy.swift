@@ -9,6 +9,7 @@ final class SQLiteCopySource: CopySource {
     let clockLook: Int64?
     let isBackup: Bool
     private let rows: OpenedRows
+    private var hasDamagedPages = false
 
     /// Rows of a batch, and bytes of values after which it ends.
     private static let (batch, batchBytes) = (1_000, 4 << 20)
@@ -39,13 +40,23 @@ final class SQLiteCopySource: CopySource {
         rows = try OpenedRows(connection, sealing)
     }
 
-    var unreadable: [String: Int] { rows.report.unreadable }
+    var unreadable: [String: Int] {
+        var unreadable = rows.report.unreadable
+        if hasDamagedPages {
+            // Only the store's own count tells how many rows were on them.
+            let lost = max(1, count.total - rows.report.tokens - rows.report.sessions)
+            unreadable["pages of the database are damaged"] = lost
+        }
+        return unreadable
+    }
 
     func next() throws(StoreError) -> [CopiedRow] {
         try StoreError.reading { () throws(SQLiteError) in
             var batch: [CopiedRow] = []
             let end = rows.valueBytes + Self.batchBytes
-            while batch.count < Self.batch, rows.valueBytes < end || batch.isEmpty, let row = try rows.next() {
+            while batch.count < Self.batch, rows.valueBytes < end || batch.isEmpty,
+                let row = try rows.nextReadable({ _ in hasDamagedPages = true })
+            {
                 switch row {
                 case .token(let row, .success(let token)): batch.append(.token(token, row.times, row.version))
                 case .session(let row, .success(let opened)): batch.append(.session(opened, number: row.number))

@@ -54,7 +54,7 @@ package protocol CopySource: AnyObject {
     var versionLimit: Int64 { get }
     /// When the store last found its clock right, in seconds since 1970; nil if that is not known.
     var clockLook: Int64? { get }
-    /// Rows that were left out because they do not open: how many, by reason.
+    /// Rows that were left out because they cannot be read, or do not open: how many, by reason.
     var unreadable: [String: Int] { get }
     /// Whether it is a backup, whose sessions are left out: some may have been ended since.
     var isBackup: Bool { get }
@@ -98,7 +98,7 @@ package struct CopyCount: Codable, Hashable, Sendable {
         (self.tokens, self.sessions) = (tokens, sessions)
     }
 
-    var total: Int { tokens + sessions }
+    package var total: Int { tokens + sessions }
 }
 
 /// The result of a copy.
@@ -139,8 +139,8 @@ package struct StoreCopy {
         (self.source, self.target, self.erasures, self.progress) = (source, target, erasures, progress)
     }
 
-    /// - Parameter skipsUnreadable: Whether to leave out rows that do not open; otherwise such a row makes the copy
-    ///   fail.
+    /// - Parameter skipsUnreadable: Whether to leave out rows that cannot be read or do not open; otherwise such a row
+    ///   makes the copy fail.
     package func run(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
         do throws(StoreError) {
             return try copy(skipsUnreadable: skipsUnreadable)
@@ -168,7 +168,7 @@ package struct StoreCopy {
         if !skipsUnreadable, let reason = summary.unreadable.keys.first {
             throw .refused(
                 """
-                the source has \(unreadable) \(unreadable == 1 ? "row" : "rows") that cannot be decrypted (\(reason)), and nothing \
+                the source has \(unreadable) \(unreadable == 1 ? "row" : "rows") that cannot be read (\(reason)), and nothing \
                 was copied: append the lines of missing keys from an earlier copy of the key ring, or leave these rows out with \
                 --skip-unreadable
                 """)

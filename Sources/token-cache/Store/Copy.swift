@@ -36,7 +36,7 @@ struct Copy: StoreCommand {
         completion: .file())
     var to: String
 
-    @Flag(help: "Leave out rows that cannot be decrypted; the exit status is 1 then.")
+    @Flag(help: "Leave out rows that cannot be read or decrypted; the exit status is 1 then.")
     var skipUnreadable = false
 
     @OptionGroup var options: StoreCommandOptions

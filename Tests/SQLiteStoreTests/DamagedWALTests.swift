@@ -337,7 +337,8 @@ import Testing
         try file.seek(toOffset: UInt64(32 + Self.frameSize + 2_000))
         try file.write(contentsOf: [1, 2, 3])
         try file.close()
-        store.state.noteFailedRead(.read(StoreFault(SQLiteError.damaged("a page"))))
+        // Has the database opened again.
+        store.state.noteFailedRead(.read(StoreFault(SQLiteError(code: 522, message: "disk I/O error"))))
         store.database.lookAfterFiles()
         #expect(throws: StoreError.self) { try store.store("five", bytes: 100) }
         #expect(store.state.fault?.description.contains("is damaged: its frame 2") == true)

@@ -47,6 +47,84 @@ import Testing
         #expect(try reader.integer("SELECT count(*) FROM token") == 2)
     }
 
+    /// Fills pages with garbage while no store is open.
+    ///
+    /// - Parameter find: Gets the file, and where a page begins.
+    /// - Returns: How many cells they had.
+    private func damagePages(_ find: (Data, Int) -> Bool) throws -> Int {
+        let url = URL(filePath: data + "/tokens.db")
+        var (content, size, cells) = (try Data(contentsOf: url), SQLiteConnection.pageSize, 0)
+        for start in stride(from: size, to: content.count, by: size) where find(content, start) {
+            cells += Int(content[start + 4])
+            content.replaceSubrange(start..<start + size, with: Data(repeating: 0xff, count: size))
+        }
+        try content.write(to: url)
+        return cells
+    }
+
+    @Test func `a damaged page fails the tokens on it and no others, and the store stays ready`() async throws {
+        let ids = (0..<500).map { "id\($0)" }
+        do {
+            let store = try WriterHarness(data)
+            for id in ids { try store.store(id, bytes: 300) }
+            store.database.close()
+        }
+        var isFirst = true
+        // A leaf of a table (sqlite.org/fileformat2.html, section 1.6), with more rows than any other table has.
+        let rows = try damagePages { content, start in
+            guard isFirst, content[start] == 13, content[start + 4] > 2 else { return false }
+            isFirst = false
+            return true
+        }
+        do {
+            let store = try WriterHarness(data)
+            var coder = RowCoder(store.state.sealing)
+            let info = [UInt8](repeating: 66, count: 300)
+            let changes = try ids.map { Change.store(try coder.row(of: Token(id: Array($0.utf8), info: info))) }
+            let outcomes = store.database.write(changes)
+            let failed = outcomes.indices.filter { (try? outcomes[$0].get()) == nil }
+            #expect(rows > 2 && (rows...rows + 2).contains(failed.count))
+            // The same few again and again are still no fault of the database.
+            for _ in 0..<20 { _ = store.database.write(failed.map { changes[$0] }) }
+            #expect(store.state.fault == nil && store.events.all.isEmpty)
+            store.database.close()
+        }
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let handle = try await WaitingHandle.open(store)
+        var unreadable = 0
+        for id in ids {
+            do {
+                #expect(try await handle.get(id) == String(repeating: "B", count: 300))
+            } catch {
+                unreadable += 1
+                await #expect(throws: StoreError.self) { try await handle.put("x", under: id) }
+            }
+        }
+        #expect((rows...rows + 2).contains(unreadable) && store.fault == nil)
+        #expect(store.metrics.unreadableReads == unreadable)
+    }
+
+    @Test(arguments: [false, true]) func `a table that is damaged as a whole is a fault`(isRead: Bool) async throws {
+        do {
+            let store = try WriterHarness(data)
+            for number in 0..<100 { try store.store("id\(number)", bytes: 300) }
+            store.database.close()
+        }
+        // Inner pages and leaves of the table of tokens.
+        _ = try damagePages { content, start in [5, 13].contains(content[start]) && content[start + 4] > 2 }
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let handle = try await WaitingHandle.open(store)
+        for number in 0..<100 where store.fault == nil {
+            await #expect(throws: StoreError.self) {
+                let id = "id\(number)"
+                if isRead { _ = try await handle.get(id) } else { try await handle.put("x", under: id) }
+            }
+        }
+        #expect(store.fault != nil)
+    }
+
     @Test(
         "a database that is opened again after a fault keeps its keys, although their file is lost",
         arguments: [false, true])

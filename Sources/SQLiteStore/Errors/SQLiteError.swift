@@ -43,6 +43,9 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
+    /// Whether a page that the statement needs is damaged; others may not be.
+    var isOfOnePage: Bool { primaryCode == SQLITE_CORRUPT }
+
     /// Whether the statement had no effect and the connection's state is still valid: the disk is full, or something is
     /// locked.
     var isTransient: Bool {
@@ -57,10 +60,12 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
 }
 
 extension StoreFault {
-    init(_ error: SQLiteError) {
+    /// - Parameter isOfDatabase: Whether the error concerns the database as a whole, whatever its code.
+    init(_ error: SQLiteError, isOfDatabase: Bool = false) {
         self.init(
             "\(error)", cause: error.isDiskFull ? .diskFull : .database,
-            mayRetry: error.isTransient && !error.isOfOneStatement, isOfOneToken: error.isOfOneStatement
+            mayRetry: error.isTransient && !error.isOfOneStatement,
+            isOfOneToken: !isOfDatabase && (error.isOfOneStatement || error.isOfOnePage)
         )
     }
 }

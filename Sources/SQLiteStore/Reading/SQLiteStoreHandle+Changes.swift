@@ -38,12 +38,17 @@ extension SQLiteStoreHandle {
     func findSession(
         _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
-        try reading { (reader) throws(StoreError) in try reader.findSession(key) }
+        try reading(key, among: database.state.damagedSessions) { (reader) throws(StoreError) in
+            try reader.findSession(key)
+        }
     }
 
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
         do throws(StoreError) {
-            completion(.success(try reading { (reader) throws(StoreError) in try reader.sessions(of: user) }))
+            let sessions = try reading(user, among: database.state.damagedSessions) { (reader) throws(StoreError) in
+                try reader.sessions(of: user)
+            }
+            completion(.success(sessions))
         } catch {
             completion(.failure(error))
         }

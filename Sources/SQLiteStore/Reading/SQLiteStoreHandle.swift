@@ -9,7 +9,7 @@ import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
-    private let database: OpenDatabase
+    let database: OpenDatabase
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     var coder: RowCoder
     private var gathered: [Change] = []
@@ -60,22 +60,29 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func fetch(
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
-        try reading { (reader) throws(StoreError) in
+        try reading(id, among: database.state.damagedTokens) { (reader) throws(StoreError) in
             if let session, case .nothing = try reader.findSession(session) { throw .sessionEnded }
             return try reader.fetch(id, upTo: limit)
         }
     }
 
     /// Reads with the handle's reader, in the present read transaction.
+    ///
+    /// - Parameters:
+    ///   - key: What is looked for.
+    ///   - damaged: Rows of the same table.
+    ///   - body: Reads.
     func reading<Result>(
-        _ body: (TokenReader) throws(StoreError) -> Result
+        _ key: some Hashable, among damaged: DamagedRows, _ body: (TokenReader) throws(StoreError) -> Result
     ) throws(StoreError) -> Result {
         try refreshReader()
         do throws(StoreError) {
             try refreshSnapshot()
-            return try body(reader)
+            let result = try body(reader)
+            damaged.noteSound()
+            return result
         } catch {
-            database.state.noteFailedRead(error)
+            database.state.noteFailedRead(error) { !damaged.note(key) }
             throw error
         }
     }

@@ -23,6 +23,18 @@ enum Change: Sendable {
         }
     }
 
+    /// A key of the row that it changes, or of another one of the same user.
+    var key: [UInt8] {
+        switch self {
+        case .store(let row), .storeIf(let row, _): row.key.bytes
+        case .remove(let key, _, _): key.bytes
+        case .createSession(let row, _): row.userKey
+        case .endSession(let id): id.bytes
+        case .endSessions(let userKey): userKey
+        case .noteUses: []
+        }
+    }
+
     /// Bytes of the value that it writes.
     var valueBytes: Int {
         switch self {

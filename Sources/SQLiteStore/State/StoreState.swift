@@ -17,6 +17,8 @@ final class StoreState: Sendable {
     private let writeFault = Mutex<StoreError?>(nil)
     /// Reads that have failed because of the database; nil if none has.
     private let failedReads = Mutex<FailedReads?>(nil)
+    let damagedTokens = DamagedRows()
+    let damagedSessions = DamagedRows()
     /// Whether a backup is running; there is one at a time.
     let isBackingUp = Atomic<Bool>(false)
     /// How the last backups ended; nil if there was none.
@@ -72,8 +74,16 @@ final class StoreState: Sendable {
     var readFaults: FailedReads? { failedReads.withLock { $0 } }
 
     /// Counts a failed read, which makes the server not ready, unless its cause passes by itself or concerns one token.
-    func noteFailedRead(_ error: StoreError) {
-        guard case .read(let fault) = error, !fault.mayRetry, !fault.isOfOneToken else { return }
+    ///
+    /// - Parameters:
+    ///   - error: Why it failed.
+    ///   - isOfOneToken: Asked whether a damaged page is the cause for a few rows only.
+    func noteFailedRead(_ error: StoreError, isOfOneToken: () -> Bool = { true }) {
+        guard case .read(let fault) = error, !fault.mayRetry else { return }
+        if fault.isOfOneToken {
+            unreadableCount.add(1, ordering: .relaxed)
+            if isOfOneToken() { return }
+        }
         failedReads.withLock { reads in
             reads = FailedReads(error: error, last: .now, count: (reads?.count ?? 0) + 1)
         }

@@ -124,16 +124,34 @@ final class RecoveringDatabase {
     // MARK: - Writing
 
     /// Makes changes durable; see `WriterConnection.apply`.
+    ///
+    /// A damaged page fails only the changes that touch it: the group is divided until each of them is alone.
     func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
-            outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
-                try writer.apply(
-                    changes,
-                    WriteRules(
+            let applied = try perform(writing: changes.compactMap(\.writtenID)) {
+                (writer) throws(SQLiteError) -> Result<[Result<ChangeOutcome, StoreError>], SQLiteError> in
+                do throws(SQLiteError) {
+                    let rules = WriteRules(
                         acceptance: state.sealing.acceptance, retention: state.retention,
-                        expiryTime: state.clock.expiryTime))
+                        expiryTime: state.clock.expiryTime)
+                    return .success(try writer.apply(changes, rules))
+                } catch {
+                    guard error.isOfOnePage else { throw error }
+                    return .failure(error)
+                }
+            }
+            switch applied {
+            case .success(let made):
+                for change in changes { damagedRows(of: change).noteSound() }
+                outcomes = made
+            case .failure where changes.count > 1:
+                let middle = changes.count / 2
+                return write(Array(changes[..<middle])) + write(Array(changes[middle...]))
+            case .failure(let error):
+                if let change = changes.first, damagedRows(of: change).note(change.key) { throw failed(error) }
+                outcomes = [.failure(.write(StoreFault(error)))]
             }
             noteLimit()
         } catch {
@@ -142,6 +160,10 @@ final class RecoveringDatabase {
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
         return outcomes
+    }
+
+    private func damagedRows(of change: Change) -> DamagedRows {
+        change.writtenID == nil ? state.damagedSessions : state.damagedTokens
     }
 
     /// Runs a closure with the database, which is opened again first if necessary.
@@ -273,7 +295,7 @@ final class RecoveringDatabase {
 
     /// Notes an error of an operation; unless it is transient, the database is opened again before the next one.
     private func failed(_ error: SQLiteError) -> StoreError {
-        let fault = note(.write(StoreFault(error)))
+        let fault = note(.write(StoreFault(error, isOfDatabase: true)))
         if !error.isTransient { access = .closed(fault) }
         return fault
     }

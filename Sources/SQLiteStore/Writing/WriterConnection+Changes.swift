@@ -131,11 +131,16 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
         coder.key(of: user, into: &key)
-        return try transaction { () throws(SQLiteError) in
-            let hadToken = try table.remove(key)
-            if hadToken { noteRemoved(1) }
-            let ended = noteEnded(try sessions.remove(userKey: key.bytes))
-            return .success((Erasure(hadToken: hadToken, sessions: ended.count), versions.next()))
+        do throws(SQLiteError) {
+            return try transaction { () throws(SQLiteError) in
+                let hadToken = try table.remove(key)
+                if hadToken { noteRemoved(1) }
+                let ended = noteEnded(try sessions.remove(userKey: key.bytes))
+                return .success((Erasure(hadToken: hadToken, sessions: ended.count), versions.next()))
+            }
+        } catch {
+            guard error.isOfOnePage else { throw error }
+            return .failure(.write(StoreFault(error)))
         }
     }
 }

@@ -2,10 +2,13 @@
 import errno
 import time
 
+import pytest
+
 from administration import ADMINISTRATION, ask, is_ready
-from contract import STORED, WRITE_FAILED, found, fresh_id
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, get, post
 from server_process import beside, until
+from small_disk import SmallDisk
 from storage_shim import StorageShim
 from store_files import has_commits, printed
 
@@ -141,6 +144,23 @@ def test_the_log_leaves_room_for_what_it_brings_into_the_database(small_disk, se
     assert tokens.replace(5_000) == 5_000
     tokens.check()
     assert "cannot be stored" not in server.log()
+
+
+@pytest.mark.parametrize("size", [300, 50_000])
+def test_a_store_that_has_filled_its_disk_still_deletes_and_replaces(serve, size):
+    """The log takes no space that its checkpoint needs, and new tokens leave some for changes."""
+    with SmallDisk(megabytes=3) as disk:
+        server = serve(data=disk.folder / "data")
+        stored = []
+        with Connection(server.address) as connection:
+            while connection.exchange(post(f"id{len(stored)}", "a" * size)).body == STORED:
+                stored.append(f"id{len(stored)}")
+            for user in stored[:2]:
+                assert connection.exchange(post(user, "b" * size)).body == STORED
+        assert "erased a token" in printed(server.data, "erase", stored[2])
+        until(lambda: server.post("new", "in the place of the erased one") == STORED)
+        assert server.get(stored[2]) == NOT_FOUND and server.get(stored[1]) == found("b" * size)
+        assert server.stop() == 0
 
 
 def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_disk, shim_library, tmp_path):

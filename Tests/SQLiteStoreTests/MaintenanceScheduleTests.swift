@@ -136,9 +136,9 @@ private let histories: KeyValuePairs<String, [Line]> = [
     func roomOfWAL(free: Int, file: Int) {
         let limit = WALRoom(free: free, file: file).limit
         let growth = max(0, limit - file)
-        #expect(limit <= 256 << 10 || limit <= free - growth)
+        #expect(limit <= WALRoom.least || limit <= free - growth)
         // The limit is not smaller than necessary.
-        #expect(limit == 256 << 10 || limit + 1 > free - max(0, limit + 1 - file))
+        #expect(limit == WALRoom.least || limit + 1 > free - max(0, limit + 1 - file))
         #expect(WALRoom(free: nil, file: file).limit == .max)
     }
 }

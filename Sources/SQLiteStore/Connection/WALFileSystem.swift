@@ -60,6 +60,7 @@ enum WALFileSystem {
     static let headLength = 16
 
     private let file: UnsafeMutablePointer<sqlite3_file>
+    private let path: String
     private var gathered: [UInt8] = []
     /// Where in the file the first gathered byte belongs.
     private var start: sqlite3_int64 = 0
@@ -79,15 +80,18 @@ enum WALFileSystem {
     /// The most that is written in one call: the standard file system misreads lengths of 128 KiB and more.
     private static let part = 64 << 10
 
+    /// Bytes that must stay free on the disk for a checkpoint; a write that would take them fails.
+    var reserve = 0
+
     /// The mark that is written at the end when the WAL is emptied; nil to truncate the WAL to nothing.
     var endMark: CheckpointMark?
 
     /// The file's identity; nil if the path was changed to another file during the opening.
     let identity: FileIdentity?
 
-    private init(_ file: UnsafeMutablePointer<sqlite3_file>, _ identity: FileIdentity?) {
+    private init(_ file: UnsafeMutablePointer<sqlite3_file>, _ path: String, _ identity: FileIdentity?) {
         unsafe self.file = unsafe file
-        self.identity = identity
+        (self.path, self.identity) = (path, identity)
     }
 
     /// Opens a WAL in the memory that SQLite gives for it.
@@ -112,7 +116,7 @@ enum WALFileSystem {
         let after = FileIdentity.find(path)?.identity
         // If the file did not exist, the call has just created it.
         let identity = before == nil || before == after ? after : nil
-        let buffer = unsafe Unmanaged.passRetained(WALWriteBuffer(file, identity))
+        let buffer = unsafe Unmanaged.passRetained(WALWriteBuffer(file, path, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
             of: buffer.toOpaque(), as: UnsafeMutableRawPointer.self)
         unsafe memory.pointee.pMethods = methods.pointer
@@ -157,6 +161,7 @@ enum WALFileSystem {
         guard sized == SQLITE_OK else { return sized }
         // The file was truncated. Writing here would leave a hole, and SQLite would read only up to it.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
+        guard hasRoom(upTo: Int(start) + gathered.count) else { return takeBack(after: SQLITE_FULL) }
         isSynced = false
         unsyncedStart = min(unsyncedStart ?? start, start)
         var written = 0
@@ -171,6 +176,13 @@ enum WALFileSystem {
             written += part.count
         }
         return SQLITE_OK
+    }
+
+    /// Whether `reserve` stays free when the file is written up to an offset.
+    private func hasRoom(upTo end: Int) -> Bool {
+        guard reserve > 0, let free = FileSystem(of: path).freeBytes else { return true }
+        // What the file has on the disk is overwritten; it may have holes.
+        return free - max(0, end - FileStatus.allocatedSize(of: path)) >= reserve
     }
 
     /// Writes the gathered bytes, so that the file is as SQLite expects it, and then calls `body` with the file.

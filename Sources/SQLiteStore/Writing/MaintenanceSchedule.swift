@@ -144,16 +144,13 @@ struct MaintenanceSchedule {
     }
 }
 
-/// How large the WAL may grow without taking the space that its checkpoint needs on the disk.
+/// How large the WAL may grow before a checkpoint frees its space on a disk that is nearly full.
 ///
-/// A checkpoint copies the WAL's pages into the database, which may grow by as much as the WAL contains. If the WAL has
-/// used up all free space, the checkpoint fails, and the WAL cannot be truncated either. From then on nothing can be
-/// stored until space is freed.
+/// A checkpoint copies the WAL's pages into the database, which may grow by as much as the WAL contains. A commit after which no
+/// space were left for that fails (`WALWriteBuffer.reserve`); checkpoints in time make that rare.
 struct WALRoom {
-    /// The smallest limit, in bytes.
-    ///
-    /// Checkpoints of a smaller WAL would cost more than the space that they free is worth.
-    private static let least = 256 << 10
+    /// The smallest limit, in bytes: some frames, so that a full disk does not cause one checkpoint after the other.
+    static let least = 64 << 10
 
     /// The size of the WAL in bytes at which it must be checkpointed; `Int.max` if the free space is unknown.
     let limit: Int

@@ -1,4 +1,5 @@
 import Glibc
+import System
 import TokenStore
 
 /// The writer's maintenance between groups, in small steps: each is a transaction of its own that delays commits only
@@ -55,7 +56,7 @@ extension WriterConnection {
     ///
     /// A smaller write proves nothing: one that overwrites needs no room, and may succeed on a full disk.
     func tryToWrite(bytes: Int) throws(SQLiteError) {
-        try transaction { () throws(SQLiteError) in
+        try transaction(isProbe: true) { () throws(SQLiteError) in
             try connection.execute("CREATE TABLE probe (value BLOB)")
             // In pages that are overwritten with zeros when they are freed, so that the WAL gets all of them.
             try connection.execute("INSERT INTO probe VALUES (zeroblob(\(bytes)))")
@@ -69,16 +70,18 @@ extension WriterConnection {
 
     /// Makes room for a commit on a full disk.
     ///
-    /// The WAL is checkpointed, so that the next commit overwrites it from its beginning instead of appending to it. This
-    /// is impossible if the checkpoint itself needs room because the database has to grow.
+    /// The WAL is checkpointed and truncated. This is impossible if the checkpoint itself needs room because the database has to
+    /// grow, and another program has taken what commits leave free for that.
     ///
     /// - Returns: Whether there is room now.
     /// - Throws: An error after which this connection can no longer be used.
     func makeRoom() throws(SQLiteError) -> Bool {
         if let lastRoomFailure, .now - lastRoomFailure < Self.roomPause { return false }
-        guard walSize > 0 else { return false }
+        // Emptied, it still has its head and a mark.
+        let least = 2 * SQLiteConnection.pageSize
+        guard walSize > 0 || FileStatus.allocatedSize(of: connection.path + "-wal") > least else { return false }
         do throws(SQLiteError) {
-            if try checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
+            if try checkpoint(.truncate, waiting: 100, insists: true) == .complete { return true }
         } catch {
             // After a transient error, above all a full disk, the connection can still be used.
             guard error.isTransient else { throw error }

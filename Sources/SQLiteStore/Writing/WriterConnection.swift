@@ -57,7 +57,13 @@ final class WriterConnection {
     /// Runs a transaction that may add and remove tokens and sessions; whatever changes the database goes through here.
     ///
     /// After an error the database is unchanged.
-    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+    ///
+    /// - Parameters:
+    ///   - isProbe: Whether it takes space as if it added rows.
+    ///   - body: Changes the database.
+    func transaction<Result>(
+        isProbe: Bool = false, _ body: () throws(SQLiteError) -> Result
+    ) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
             try begin.run()
@@ -74,6 +80,8 @@ final class WriterConnection {
             // A transaction without changes must not write to the disk only because of the mark.
             let isFirst = startsRound ? try connection.changes() != former : false
             if isFirst { try connection.markRound() }
+            let adds = isProbe || tokenCount > tokensBefore || sessionCount > sessionsBefore
+            connection.wal?.reserve = try reserve(adds: adds)
             try end.run()
             if isFirst { connection.progress?.startsRound = false }
             return result
@@ -85,6 +93,23 @@ final class WriterConnection {
             versions.noteRollback()
             throw error
         }
+    }
+
+    /// Bytes that commits which add rows leave free for those that delete and replace: their WAL, and the first replacement of a long
+    /// value, whose pages become free only after the new ones are taken.
+    private static let roomForChanges = 1 << 20
+
+    /// Bytes that a commit must leave free on the disk.
+    ///
+    /// A checkpoint copies the WAL's pages into the database, which grows by as much as that is shorter than it will be. If the WAL
+    /// took that space, no checkpoint could ever succeed, so neither the WAL could be emptied nor anything be deleted.
+    ///
+    /// - Parameter adds: Whether it adds rows.
+    private func reserve(adds: Bool) throws(SQLiteError) -> Int {
+        let growth = try value(of: pageCount) * SQLiteConnection.pageSize - connection.fileSize
+        guard growth > 0 else { return 0 }
+        // With the mark behind the last page.
+        return growth + SQLiteConnection.pageSize + (adds ? Self.roomForChanges : 0)
     }
 
     /// Counts sessions that the open transaction has removed, and opens their rows.

@@ -10,7 +10,7 @@ from administration import ADMINISTRATION, is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import until
-from store_files import command, printed
+from store_files import command, printed, refused
 
 STOPPED = 600_000_000
 MEBIBYTE = 1 << 20
@@ -112,6 +112,27 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
     assert server.get("first") == found("1")
     for name in ("second", "third"):
         assert server.get(name) == NOT_FOUND
+
+
+def test_an_erasure_does_not_wait_for_a_stopped_disk(start, shim, connect):
+    server = start({"store": {"timeout": "1s"}, "drain_timeout": "1s"})
+    assert server.post("anna", "kept") == STORED
+    shim.set(sync_delay_microseconds=STOPPED)
+    first = connect(server.address, timeout=60)
+    begin_write(shim, first)
+    # The first erasure is queued before the disk counts as stopped, the second one is refused at once.
+    for _ in range(2):
+        assert "store.timeout" in refused(server.data, "erase", "anna")
+    shim.set(sync_delay_microseconds=0)
+    assert first.receive().body == STORED
+    assert server.get("anna") == found("kept")
+    assert "erased" in printed(server.data, "erase", "anna")
+    shim.set(sync_delay_microseconds=STOPPED)
+    begin_write(shim, connect(server.address, timeout=60))
+    with ThreadPoolExecutor() as pool:
+        erasure = pool.submit(command, server.data, "erase", "anna")
+        server.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 1 and erasure.result().returncode != 0
 
 
 def test_nobody_waits_for_a_backup_whose_disk_has_stopped(serve, shim):

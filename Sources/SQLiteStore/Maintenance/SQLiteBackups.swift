@@ -164,7 +164,8 @@ actor SQLiteBackups {
     }
 
     private func endCopy() async throws(StoreError) {
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in writer.copy = nil }
+        // Otherwise the copy would go on.
+        try await store.writerThread.perform(waitsForDisk: true) { (writer) throws(SQLiteError) in writer.copy = nil }
     }
 }
 

@@ -23,7 +23,11 @@ struct WriteBatch: Sendable {
 /// of several changes does it wait a moment for the next requests of the same clients (`GroupPause`). Between groups it
 /// does maintenance and operators' requests, one small step at a time.
 final class WriterThread: Sendable {
-    typealias Job = @Sendable (RecoveringDatabase) -> Void
+    private struct Job: Sendable {
+        let run: @Sendable (RecoveringDatabase) -> Void
+        /// Called instead of `run` while the disk stalls; nil for what waits for the disk.
+        let fail: (@Sendable (StoreError) -> Void)?
+    }
 
     private struct Queue {
         var batches: [WriteBatch] = []
@@ -84,28 +88,36 @@ final class WriterThread: Sendable {
         batch.finish(batch.changes.map { _ in .failure(error) })
     }
 
-    /// Fails the batches that are queued behind a write that has stalled.
+    /// Fails the batches and jobs that are queued behind a write that has stalled.
     ///
     /// The writer's thread has not taken them from the queue yet, so none of their changes is or will be made.
     private func withdrawStalled() {
         guard let stall = admission.lookForStall() else { return }
-        let batches = queue.withLock { queue in
-            defer { queue.batches = [] }
-            return queue.batches
+        let (batches, jobs) = queue.withLock { queue in
+            defer {
+                queue.batches = []
+                queue.jobs.removeAll { $0.fail != nil }
+            }
+            return (queue.batches, queue.jobs)
         }
         for batch in batches { fail(batch, .overloaded(stall)) }
+        for job in jobs { job.fail?(.overloaded(stall)) }
     }
 
     /// Runs a closure with the database between two groups; what it stores is durable when this returns.
     ///
+    /// While the disk stalls, it fails instead.
+    ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
+    ///   - waitsForDisk: Whether to wait for a disk that stalls.
     ///   - body: What to do.
     func perform<Result: Sendable>(
-        writing ids: [[UInt8]] = [], _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], waitsForDisk: Bool = false,
+        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
-            enqueue(writing: ids, body) { continuation.resume(returning: $0) }
+            enqueue(writing: ids, waitsForDisk: waitsForDisk, body) { continuation.resume(returning: $0) }
         }
         return try result.get()
     }
@@ -115,21 +127,25 @@ final class WriterThread: Sendable {
         _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let waited = WaitedOutcome<Result>()
-        enqueue(writing: [], body) { waited.set($0) }
+        enqueue(writing: [], waitsForDisk: false, body) { waited.set($0) }
         return try waited.get()
     }
 
     private func enqueue<Result: Sendable>(
-        writing ids: [[UInt8]], _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result,
+        writing ids: [[UInt8]], waitsForDisk: Bool,
+        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result,
         _ finish: @escaping @Sendable (Swift.Result<Result, StoreError>) -> Void
     ) {
-        let job: Job = { database in
+        if !waitsForDisk, let stall = admission.stall { return finish(.failure(.overloaded(stall))) }
+        let run: @Sendable (RecoveringDatabase) -> Void = { database in
             do throws(StoreError) {
                 finish(.success(try database.perform(writing: ids, body)))
             } catch {
                 finish(.failure(error))
             }
         }
+        let fail: @Sendable (StoreError) -> Void = { finish(.failure($0)) }
+        let job = Job(run: run, fail: waitsForDisk ? nil : fail)
         if !enqueue({ $0.jobs.append(job) }) { finish(.failure(.closed)) }
     }
 
@@ -186,7 +202,7 @@ final class WriterThread: Sendable {
             if let job {
                 // Timed apart from the commit before it: only a single step that takes too long is a stall.
                 admission.noteBusy()
-                job(database)
+                job.run(database)
                 schedule.noteCommit(at: .now)
             }
             if isClosed && isIdle {

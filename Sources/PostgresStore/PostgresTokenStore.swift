@@ -106,7 +106,7 @@ package final class PostgresTokenStore: TokenStore {
         .mapError { StoreError.unavailable(StoreFault("a connection's descriptors cannot be watched: \($0)")) }.get()
     }
 
-    package func change(_ retention: Retention) async throws(StoreError) {
+    package func change(_ retention: Retention) {
         state.change(retention)
     }
 

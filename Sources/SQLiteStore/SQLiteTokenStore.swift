@@ -85,13 +85,13 @@ package final class SQLiteTokenStore: TokenStore {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
 
-    package func change(_ retention: Retention) async throws(StoreError) {
-        guard retention != state.retention else { return }
-        try await writerThread.perform { [state] (_) throws(SQLiteError) in
-            // On this thread, as a deletion by the former retention must not be under way when the observer is told.
+    package func change(_ retention: Retention) {
+        // On this thread, as a deletion by the former retention must not be under way when the observer is told.
+        writerThread.runLater { [state, walker] in
+            guard retention != state.retention else { return }
             state.change(retention)
+            walker.beginBetweenGroups()
         }
-        await walker.begin()
     }
 
     package func preload() {

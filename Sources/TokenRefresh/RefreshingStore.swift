@@ -52,7 +52,7 @@ package final class RefreshingStore: TokenStore {
     package var seesAllWrites: Bool { inner.seesAllWrites }
     package func preload() { inner.preload() }
     package func report(writesTo observer: any WriteObserver) { inner.report(writesTo: observer) }
-    package func change(_ retention: Retention) async throws(StoreError) { try await inner.change(retention) }
+    package func change(_ retention: Retention) { inner.change(retention) }
     package func close() { inner.close() }
 }
 #endif

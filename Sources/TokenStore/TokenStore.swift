@@ -46,8 +46,9 @@ package protocol TokenStore: Sendable {
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle
 
-    /// Puts another retention into force: tokens that have expired by it are no longer returned.
-    func change(_ retention: Retention) async throws(StoreError)
+    /// Puts another retention into force soon, without waiting for a disk: tokens that have expired by it are no longer returned
+    /// then.
+    func change(_ retention: Retention)
 
     /// Finishes the writes that were handed over, and accepts no more. Blocks the calling thread meanwhile; the threads
     /// of the handles must keep running.

@@ -117,7 +117,7 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
     time.sleep(2.1)
     log = reload(server, retention={"after_written": "1s"})
     assert "retention.after_written from off to 1s" in log
-    assert server.get("a") == NOT_FOUND
+    until(lambda: server.get("a") == NOT_FOUND)
     until(lambda: "expired token" in server.log())
     reload(server, retention={"after_written": "1h"})
     server.post("a", "kept")

@@ -11,6 +11,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import until
 from store_files import command, printed, refused
+from test_reload import reload
 
 STOPPED = 600_000_000
 MEBIBYTE = 1 << 20
@@ -114,8 +115,8 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
         assert server.get(name) == NOT_FOUND
 
 
-def test_an_erasure_does_not_wait_for_a_stopped_disk(start, shim, connect):
-    server = start({"store": {"timeout": "1s"}, "drain_timeout": "1s"})
+def test_an_erasure_and_a_reload_do_not_wait_for_a_stopped_disk(start, shim, connect):
+    server = start({"store": {"timeout": "1s"}, "drain_timeout": "1s", "cache": {"max_bytes": 0}})
     assert server.post("anna", "kept") == STORED
     shim.set(sync_delay_microseconds=STOPPED)
     first = connect(server.address, timeout=60)
@@ -123,9 +124,12 @@ def test_an_erasure_does_not_wait_for_a_stopped_disk(start, shim, connect):
     # The first erasure is queued before the disk counts as stopped, the second one is refused at once.
     for _ in range(2):
         assert "store.timeout" in refused(server.data, "erase", "anna")
+    for time in "3600s", "1s":
+        assert f"to {time}" in reload(server, retention={"after_written": time})
+    assert server.get("anna") == found("kept"), "the retention changes when the disk answers"
     shim.set(sync_delay_microseconds=0)
     assert first.receive().body == STORED
-    assert server.get("anna") == found("kept")
+    until(lambda: server.get("anna") == NOT_FOUND)
     assert "erased" in printed(server.data, "erase", "anna")
     shim.set(sync_delay_microseconds=STOPPED)
     begin_write(shim, connect(server.address, timeout=60))

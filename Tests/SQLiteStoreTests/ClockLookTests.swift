@@ -29,7 +29,7 @@ import Testing
         #expect(try await SQLiteAdministrator(second).statistics().tokens == 1)
         #expect(try await WaitingHandle.open(second).get("A") == "B", "nor does it hide anything")
         // Without retention nothing is held.
-        try await second.change(Retention())
+        second.change(Retention())
         try await eventually { !second.metrics.isExpiryHeld }
         second.close()
         try await lookedAt(now, in: folder)
@@ -60,13 +60,13 @@ import Testing
         let written = before(14, wrongBy: 99).wall
         _ = await SQLiteAdministrator(store).store([(Token(id: [65], info: [66]), written)])
         if isExpiring {
-            try await store.change(Retention(afterWritten: .seconds(86_400)))
+            store.change(Retention(afterWritten: .seconds(86_400)))
             try await eventually { store.metrics.isExpiryHeld }
         }
         jump(13)
         if !isExpiring { _ = try await SQLiteAdministrator(store).walk { _ in } }
         // Expired tokens are looked for at once.
-        try await store.change(Retention(afterWritten: .seconds(86_401)))
+        store.change(Retention(afterWritten: .seconds(86_401)))
         try await eventually { !store.state.clock.use(\.holdsExpiry) }
         #expect(try await WaitingHandle.open(store).get("A") == "B")
         let reader = try SQLiteConnection(path: folder.path + "/tokens.db", mode: .readOnly)

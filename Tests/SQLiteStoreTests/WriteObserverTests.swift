@@ -22,7 +22,7 @@ import TokenStore
         #expect(store.seesAllWrites)
         store.report(writesTo: recorder)
         _ = await SQLiteAdministrator(store).store(["a", "b"].map { (Token(id: Array($0.utf8), info: [1]), 1) })
-        try await store.change(Retention(afterWritten: .seconds(60)))
+        store.change(Retention(afterWritten: .seconds(60)))
         try await eventually { calls.withLock { !$0.isEmpty } }
         let seen = calls.withLock(\.self)
         #expect(seen.filter { $0 != "expire" } == ["will a b", "did a b", "everything"] && seen.last == "expire")

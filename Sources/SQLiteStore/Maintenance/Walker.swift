@@ -113,12 +113,18 @@ final class Walker: Sendable {
     /// - Returns: Its number.
     @discardableResult
     func begin() async -> Int {
+        let number = try? await store.writerThread.perform { [self] (_) throws(SQLiteError) in beginBetweenGroups() }
+        if let number { return number }
         defer { alarm.signal() }
-        let number = try? await store.writerThread.perform { [self] (_) throws(SQLiteError) in
-            begin(forgetting: store.state.sealing.takeFormerKeys)
-        }
         // While nothing can be written, the keys stay noted, and only count as used for longer than necessary.
-        return number ?? begin { [] }
+        return begin { [] }
+    }
+
+    /// As `begin`; called on the writer's thread.
+    @discardableResult
+    func beginBetweenGroups() -> Int {
+        defer { alarm.signal() }
+        return begin(forgetting: store.state.sealing.takeFormerKeys)
     }
 
     /// Begins a round.

@@ -131,6 +131,11 @@ final class WriterThread: Sendable {
         return try waited.get()
     }
 
+    /// Runs a closure between two groups, whatever state the database is in; nobody waits for it.
+    func runLater(_ body: @escaping @Sendable () -> Void) {
+        _ = enqueue { $0.jobs.append(Job(run: { _ in body() }, fail: nil)) }
+    }
+
     private func enqueue<Result: Sendable>(
         writing ids: [[UInt8]], waitsForDisk: Bool,
         _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result,

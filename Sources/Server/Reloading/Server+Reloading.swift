@@ -136,7 +136,7 @@ extension Server {
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
-            try await store.change(settings.storeRetention)
+            store.change(settings.storeRetention)
             if let certificates = reading.certificates {
                 // If they were read again meanwhile, these are older: the next check notices that and reads them again.
                 await reloadQueue.run { [self] in tls?.use(certificates) }

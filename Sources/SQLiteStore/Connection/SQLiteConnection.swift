@@ -239,16 +239,9 @@ import System
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
     }
 
-    /// Leaves WAL mode, so that the database is a single file.
-    func leaveWAL() throws(SQLiteError) {
-        guard try text("PRAGMA journal_mode = DELETE") == "delete" else {
-            throw SQLiteError(code: SQLITE_ERROR, message: "the WAL stays")
-        }
-    }
-
     /// Gives up safety for speed, for a file that is thrown away after an error or a crash.
     ///
-    /// There is no journal, so transactions cannot be rolled back, and no sync.
+    /// There is no journal and no WAL, so transactions cannot be rolled back, and no sync.
     func giveUpSafety() throws(SQLiteError) {
         unsafe csqlite_allow_no_journal(handle)
         guard try text("PRAGMA journal_mode = OFF") == "off" else {

@@ -108,7 +108,8 @@ final class SQLiteCopyTarget: CopyTarget {
         options.byteLimit = nil
         // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
-        let opened = try StoreOpener(directory: directory.path, database: database.new, options: options).openCopy()
+        let opener = StoreOpener(directory: directory.path, database: database.new, options: options)
+        let opened = try opener.open(.readWrite)
         (writer, sealing) = (opened.writer, opened.sealing)
         arrive = try Schema.opening(database.new) { () throws(SQLiteError) in
             let connection = opened.writer.connection

@@ -100,18 +100,12 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// Opens a file that will become a store's database, without a WAL: a new file or a copy.
-    func openCopy() throws(SQLiteOpenError) -> Opened {
-        let opened = try open(.readWrite)
-        try Schema.opening(database) { () throws(SQLiteError) in
-            try opened.writer.connection.leaveWAL()
-            // The caller syncs the file when it is complete.
-            try opened.writer.connection.execute("PRAGMA synchronous = OFF")
-        }
-        return opened
-    }
-
-    private func open(
+    /// Opens the database as it is.
+    ///
+    /// - Parameters:
+    ///   - mode: As for a connection.
+    ///   - present: The keys of a store that was open before.
+    func open(
         _ mode: SQLiteConnection.Mode, _ present: Sealing? = nil
     ) throws(SQLiteOpenError) -> Opened {
         let (connection, isNew) = try connect(mode)

@@ -64,7 +64,7 @@ package enum FileReplacement {
         let descriptor = retryingInterrupts { unsafe open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         defer { close(descriptor) }
         let deadline = MonotonicTime.now + patience
-        while flock(descriptor, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
+        while retryingInterrupts({ flock(descriptor, LOCK_EX | LOCK_NB) }) != 0, errno == EWOULDBLOCK {
             guard .now < deadline else { throw failure(LockedFolder(path: folder)) }
             usleep(10_000)
         }

@@ -93,7 +93,8 @@ package struct FileSystem: Sendable {
     package init(of path: String) {
         type = unsafe clinux_file_system(path)
         var status = statvfs()
-        guard unsafe statvfs(path, &status) == 0 else {
+        // A file system in user space may report no sizes, which is not that it is full.
+        guard unsafe statvfs(path, &status) == 0, status.f_blocks > 0 else {
             space = nil
             return
         }

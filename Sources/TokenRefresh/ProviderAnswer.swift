@@ -115,9 +115,10 @@ extension ProviderOutcome {
         case (429, _), (_, "slow_down"): return .failed(.limited, retryAfter: retryAfter)
         case (401, _), (_, "invalid_client"), (_, "unauthorized_client"):
             return .failed(.client, retryAfter: retryAfter)
-        // A gateway has lost the provider's answer; several say 503 then.
+        // A gateway has lost the provider's answer; several say 503 then, but not when to come again.
         case (502, _), (504, _): return .unknown(.lost, retryAfter: retryAfter)
-        case (503, _) where members?.value("error") == nil: return .unknown(.unavailable, retryAfter: retryAfter)
+        case (503, _) where members?.value("error") == nil && retryAfter == nil:
+            return .unknown(.unavailable, retryAfter: retryAfter)
         case (500..., _), (_, "temporarily_unavailable"), (_, "server_error"):
             return .failed(.unavailable, retryAfter: retryAfter)
         case (200..<300, _), (400..<500, _): return .rejected(isExplained: members?.value("error") != nil)

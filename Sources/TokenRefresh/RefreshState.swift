@@ -192,12 +192,12 @@ struct RefreshState {
     }
 
     /// Leaves the next try after a pause to another id, as the provider may fail for the tokens of this one only, whatever its user
-    /// stores: for twice as long as the pause, and for twice as long each time that the failures begin with it, up to an hour.
+    /// stores: for twice as long as the pause, and for twice as long each time that the failures begin with it, up to five minutes.
     private mutating func hold(_ id: [UInt8], for seconds: Int, at now: MonotonicTime) {
         let known = idHolds[id].flatMap { now < $0.until + Duration.seconds(3_600) ? $0.count : nil } ?? 0
         let count = failures == 1 ? known + 1 : max(known, 1)
         if idHolds.count >= Self.memoryLimit { idHolds = [:] }
-        idHolds[id] = (now + Duration.seconds(max(2 * seconds, min(seconds << min(count, 12), 3_600))), count)
+        idHolds[id] = (now + Duration.seconds(max(2 * seconds, min(seconds << min(count, 12), 300))), count)
     }
 }
 #endif

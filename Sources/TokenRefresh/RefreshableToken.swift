@@ -182,11 +182,14 @@ struct PostedToken: Sendable {
     /// Whether the stored refresh token is to be added.
     let lacksRefreshToken: Bool
 
+    private static let longest = 16 << 10
+
     /// Nil for a token info to which the server adds nothing.
     ///
     /// - Parameter hides: Whether clients are not given refresh tokens.
     init?(_ info: [UInt8], hides: Bool, _ provider: RefreshProvider) {
-        guard let members = JSONMembers(info) else { return nil }
+        // A longer one is not refreshed, and reading it would hold up the loop.
+        guard info.count <= Self.longest, let members = JSONMembers(info) else { return nil }
         let isDictionary = members.string(Key.token) != nil
         let name = isDictionary ? Key.token : Key.oauthToken
         let refreshTokenName = isDictionary ? Key.refreshToken : Key.oauthRefreshToken

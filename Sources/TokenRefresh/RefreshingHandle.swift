@@ -130,7 +130,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     // MARK: - Writing
 
     /// How long a write may wait for its turn; after that, its client may have stored something else through another server.
-    private static let writeTime = Duration.seconds(1)
+    private var writeTime: Duration { inner.timeLimit ?? .seconds(1) }
 
     /// Stores a token info.
     ///
@@ -147,7 +147,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         else {
             return inner.store(tokenInfo, under: id, writtenAt: writtenAt, if: condition, completion: completion)
         }
-        complete(new, under: id, writtenAt, condition, .now + Nanoseconds(Self.writeTime), completion)
+        complete(new, under: id, writtenAt, condition, .now + Nanoseconds(writeTime), completion)
     }
 
     /// Whether a writer has seen the mark: it knows the stored version, or that there is none.
@@ -166,9 +166,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         _ deadline: MonotonicTime, _ completion: Completion<TokenVersion>
     ) {
         func write(over found: Result<Fetched, StoreError>) {
-            guard .now < deadline else {
-                return completion(.failure(.overloaded(.unanswered(limit: Self.writeTime))))
-            }
+            guard .now < deadline else { return completion(.failure(.overloaded(.unanswered(limit: writeTime)))) }
             var (info, match) = (new.info, condition.match)
             switch found {
             case .success(.found(let stored, _, _, let version)):

@@ -56,7 +56,8 @@ import Testing
     @Test func `the time that the provider asks for is passed on`() {
         #expect(outcome(429, "", retryAfter: 7) == "limited 7")
         #expect(outcome(503, #"{"error":"temporarily_unavailable"}"#, retryAfter: 7) == "unavailable 7")
-        #expect(outcome(503, "", retryAfter: 7) == "unknown unavailable 7")
+        #expect(outcome(503, "", retryAfter: 7) == "unavailable 7")
+        #expect(outcome(502, "", retryAfter: 7) == "unknown lost 7")
     }
 
     @Test(

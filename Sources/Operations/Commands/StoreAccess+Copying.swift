@@ -85,10 +85,10 @@ extension StoreAccess {
         _ from: CopySide, _ to: CopySide, skipsUnreadable: Bool,
         _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
     ) throws(StoreError) -> CopySummary {
-        let reader = try from.open { (store, folder) throws(StoreOpenError) in try store.copySource(in: folder) }
-        let filler = try to.open { (store, folder) throws(StoreOpenError) in try store.copyTarget(in: folder) }
         // An old backup still has the users that were erased since.
         let erasures = try from.erasures() + to.erasures()
+        let reader = try from.open { (store, folder) throws(StoreOpenError) in try store.copySource(in: folder) }
+        let filler = try to.open { (store, folder) throws(StoreOpenError) in try store.copyTarget(in: folder) }
         return try StoreCopy(from: reader, to: filler, without: erasures, progress).run(
             skipsUnreadable: skipsUnreadable)
     }

@@ -146,7 +146,7 @@ actor SQLiteBackups {
     /// Not on this actor's thread, which writes meanwhile; errors of the copy are not errors of the store.
     private nonisolated func nextStep(isFirst: Bool = false) async -> Result<DatabaseCopy.Step, StoreError> {
         do throws(StoreError) {
-            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            return try await store.writerThread.perform(waitsForDisk: !isFirst) { (writer) throws(SQLiteError) in
                 do throws(SQLiteError) {
                     if isFirst { writer.copy = try DatabaseCopy(of: writer.connection) }
                     guard let copy = writer.copy else {

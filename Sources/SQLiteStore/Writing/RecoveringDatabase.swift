@@ -125,33 +125,35 @@ final class RecoveringDatabase {
 
     /// Makes changes durable; see `WriterConnection.apply`.
     ///
-    /// A damaged page fails only the changes that touch it: the group is divided until each of them is alone.
+    /// A damaged page fails only the changes of the rows on it: the others are made without them.
     func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
             let applied = try perform(writing: changes.compactMap(\.writtenID)) {
-                (writer) throws(SQLiteError) -> Result<[Result<ChangeOutcome, StoreError>], SQLiteError> in
+                (writer) throws(SQLiteError) -> Applied in
                 do throws(SQLiteError) {
                     let rules = WriteRules(
                         acceptance: state.sealing.acceptance, retention: state.retention,
                         expiryTime: state.clock.expiryTime)
-                    return .success(try writer.apply(changes, rules))
+                    return .made(try writer.apply(changes, rules))
                 } catch {
-                    guard error.isOfOnePage else { throw error }
-                    return .failure(error)
+                    guard error.isOfOnePage, let index = writer.failedChange else { throw error }
+                    return .failed(changes[index], error)
                 }
             }
             switch applied {
-            case .success(let made):
+            case .made(let made):
                 for change in changes { damagedRows(of: change).noteSound() }
                 outcomes = made
-            case .failure where changes.count > 1:
-                let middle = changes.count / 2
-                return write(Array(changes[..<middle])) + write(Array(changes[middle...]))
-            case .failure(let error):
-                if let change = changes.first, damagedRows(of: change).note(change.key) { throw failed(error) }
-                outcomes = [.failure(.write(StoreFault(error)))]
+            case .failed(let damaged, let error):
+                if damagedRows(of: damaged).note(damaged.key) { throw failed(error) }
+                let sound = changes.filter { $0.key != damaged.key }
+                let failure = Result<ChangeOutcome, StoreError>.failure(.write(StoreFault(error)))
+                let failures = Array(repeating: failure, count: changes.count - sound.count)
+                state.metrics.noteGroup(failures, took: ContinuousClock.now - began)
+                var made = sound.isEmpty ? [] : write(sound)[...]
+                return changes.map { $0.key == damaged.key ? failure : made.popFirst() ?? failure }
             }
             noteLimit()
         } catch {
@@ -160,6 +162,13 @@ final class RecoveringDatabase {
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
         return outcomes
+    }
+
+    /// What has come of a group of changes.
+    private enum Applied {
+        case made([Result<ChangeOutcome, StoreError>])
+        /// Nothing was changed, as the rows of one change are on a damaged page.
+        case failed(Change, SQLiteError)
     }
 
     private func damagedRows(of change: Change) -> DamagedRows {

@@ -30,7 +30,8 @@ extension WriterConnection {
     private func applyOnce(
         _ changes: [Change], _ rules: WriteRules
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
-        try transaction { () throws(SQLiteError) in
+        failedChange = nil
+        return try transaction { () throws(SQLiteError) in
             try checkLimits()
             var outcomes: [Result<ChangeOutcome, StoreError>] = []
             outcomes.reserveCapacity(changes.count)
@@ -38,7 +39,10 @@ extension WriterConnection {
                 do throws(SQLiteError) {
                     outcomes.append(try outcome(of: change, rules))
                 } catch {
-                    guard error.isOfOneStatement, connection.isInTransaction else { throw error }
+                    guard error.isOfOneStatement, connection.isInTransaction else {
+                        failedChange = outcomes.count
+                        throw error
+                    }
                     outcomes.append(.failure(.write(StoreFault(error))))
                 }
             }

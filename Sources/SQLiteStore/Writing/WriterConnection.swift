@@ -23,6 +23,8 @@ final class WriterConnection {
     var sessionCount: Int
     /// The limit because of which new ids are refused, as of the last group; nil if they are accepted.
     var reachedLimit: StoreLimit?
+    /// The change with which the last group failed, by its index; nil if it was none of them.
+    var failedChange: Int?
     /// The sessions that the open transaction has ended; nil for those whose rows do not open.
     private var endedSessions: [SessionKey?] = []
     /// The sessions for which `willEnd` was called; `RecoveringDatabase` empties this when it has reported that the change is over.
@@ -67,6 +69,8 @@ final class WriterConnection {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
             try begin.run()
+            // That of the transaction before.
+            connection.wal?.reserve = 0
             let startsRound = connection.progress?.startsRound ?? false
             let former = startsRound ? try connection.changes() : []
             let result = try body()

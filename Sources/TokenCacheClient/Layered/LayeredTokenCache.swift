@@ -132,10 +132,18 @@ public actor LayeredTokenCache: TokenCaching {
             unsaved = nil
         } catch {
             if isKept || unsaved != nil {
-                let saved = try? await local.record()
+                var (saved, isReadable) = (LocalRecord?.none, true)
+                do {
+                    saved = try await local.record()
+                } catch {
+                    if case .unreadable = error {} else { isReadable = false }
+                }
                 var record = unsaved.map { $0.record(over: saved) } ?? saved
                 change(&record)
-                unsaved = Unsaved(record: record, saved: saved)
+                // What cannot be read now may be a sign-out that the server does not have, over which only a write counts.
+                if isReadable || unsaved != nil || record?.write != nil {
+                    unsaved = Unsaved(record: record, saved: saved)
+                }
             }
             throw error
         }
@@ -234,11 +242,15 @@ public actor LayeredTokenCache: TokenCaching {
 
     /// Removes what is saved in the place of an unsaved record without a token.
     private func removeSaved() async throws {
-        guard let unsaved, unsaved.record?.information == nil, let saved = unsaved.saved, saved.write == nil,
-            try await local.record()?.isSame(as: saved) == true
-        else { return }
-        try await local.clear()
-        self.unsaved?.saved = nil
+        guard let unsaved, unsaved.record?.information == nil, let saved = unsaved.saved, saved.write == nil else {
+            return
+        }
+        let isRemoved = try await local.update { record in
+            guard record?.isSame(as: saved) == true else { return false }
+            record = nil
+            return true
+        }
+        if isRemoved { self.unsaved?.saved = nil }
     }
 
     // MARK: - Writing
@@ -356,7 +368,10 @@ public actor LayeredTokenCache: TokenCaching {
         var answer = asking?.answer
         if let write = try await record()?.write {
             await wait(for: write.id, nil)
-            answer = ask(try await record())
+            let known = try await record()
+            // The server's answer would take the place of what it does not have yet.
+            if known?.write != nil { throw remoteError ?? TokenCacheError.timedOut }
+            answer = ask(known)
         }
         _ = try? await answer?.value()
         try Task.checkCancellation()

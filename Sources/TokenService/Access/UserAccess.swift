@@ -164,8 +164,9 @@ package struct UserAccess {
     static func validity(of session: UserSession, _ idleTimeout: Int64, at now: Int64) -> Validity {
         // A session from the future was made while the clock was ahead, and would last too long by as much.
         if now >= session.expiresAt || session.createdAt > now + latestAhead { return .tooOld }
-        // A manipulated file may hold any number.
-        let (idleTime, hasOverflowed) = now.subtractingReportingOverflow(session.lastUsedAt)
+        // So was a use from the future; and a manipulated file may hold any number.
+        let lastUsedAt = session.lastUsedAt > now + latestAhead ? session.createdAt : session.lastUsedAt
+        let (idleTime, hasOverflowed) = now.subtractingReportingOverflow(lastUsedAt)
         return hasOverflowed || idleTime > idleTimeout ? .idle : idleTime > idleTimeout / 2 ? .unnoted : .valid
     }
 

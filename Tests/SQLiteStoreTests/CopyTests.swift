@@ -184,7 +184,8 @@ import Testing
             for entry in page.entries { if case .success = entry.token { found += 1 } else { faults += 1 } }
             cursor = page.next
         } while cursor != nil
-        #expect(found == 2_000 - lost && faults == 2)
+        // One if they are neighbours.
+        #expect(found == 2_000 - lost && (1...2).contains(faults))
     }
 
     @Test func `the WAL of a database that was emptied stays`() throws {

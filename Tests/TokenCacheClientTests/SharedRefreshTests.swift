@@ -202,10 +202,11 @@ import Testing
     /// A session without a refresh of its own, whose server answers with this advice.
     private func session(
         _ server: VersionedServer, advice: Locked<String?>, patience: Duration = .seconds(3_600),
-        time: Locked<Date> = Locked(Date())
+        time: Locked<Date> = Locked(Date()), gate: Gate = Gate()
     ) throws -> TokenSession {
         let inner = server.transport()
         let transport = ScriptedTransport { request, _ in
+            await gate.pass()
             var response = try await inner.send(request)
             response.headers["token-refresh"] = advice.current
             return response
@@ -259,10 +260,16 @@ import Testing
         var expired = one
         expired.expirationDate = Date() - 3_600
         put(expired, on: server)
-        let session = try session(server, advice: Locked(nil), patience: .milliseconds(1))
+        let gate = Gate()
+        let session = try session(server, advice: Locked(nil), patience: .milliseconds(1), gate: gate)
+        #expect(try await session.open(patience: Self.week) == .created)
+        gate.shut()
         await #expect(throws: TokenCacheError.timedOut) { try await session.open(patience: .milliseconds(1)) }
+        let opening = Task { try await session.open(patience: Self.week) }
+        await gate.reached()
         put(two, on: server)
-        #expect(try await session.open(patience: Self.week) == .open)
+        gate.open()
+        #expect(try await opening.value == .open)
     }
 
     @Test func `a session that is closed during a refresh leaves the new token to the next one`() async throws {

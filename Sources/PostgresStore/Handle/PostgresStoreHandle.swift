@@ -260,7 +260,6 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
             return setTimer(soon: true)
         }
         let isLocked = error.state == .lockNotAvailable
-        if isLocked { noteLock(group) }
         for operation in group.operations where !operation.isOver {
             if isLocked || group.operations.count > 1 {
                 // One of them may be the reason, and the error does not say which.
@@ -270,6 +269,8 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
                 fail(operation, StoreFault(error, at: host, isOfOneToken: error.state?.isOfOneRow == true), error.state)
             }
         }
+        // After those that have waited, as it delays later ones of the same user.
+        if isLocked { noteLock(group) }
     }
 
     /// A row was not free in time; what the transaction was to do is repeated as long as there is time.

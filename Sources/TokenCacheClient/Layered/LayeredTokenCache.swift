@@ -167,10 +167,7 @@ public actor LayeredTokenCache: TokenCaching {
             // What this device has written counts, also before the server has it, unless another device was faster.
             await wait(for: write.id, patience)
             known = try await record()
-            if let known {
-                if known.write == nil { _ = ask(known) }
-                return known.information
-            }
+            if let known { return known.information }
         }
         let answer = ask(known)
         guard let known else { return try await answer.value() }
@@ -365,15 +362,11 @@ public actor LayeredTokenCache: TokenCaching {
     ///
     /// - Throws: Why it is unknown what the server has, if that may be known later.
     func fetchSettled(insteadOf expired: TokenInformation, at time: Date) async throws -> TokenInformation? {
-        var answer = asking?.answer
-        if let write = try await record()?.write {
-            await wait(for: write.id, nil)
-            let known = try await record()
-            // The server's answer would take the place of what it does not have yet.
-            if known?.write != nil { throw remoteError ?? TokenCacheError.timedOut }
-            answer = ask(known)
-        }
-        _ = try? await answer?.value()
+        if let write = try await record()?.write { await wait(for: write.id, nil) }
+        let known = try await record()
+        // The server's answer would take the place of what it does not have yet.
+        if known?.write != nil { throw remoteError ?? TokenCacheError.timedOut }
+        _ = try? await ask(known).value()
         try Task.checkCancellation()
         if let obstacle = await obstacle(to: expired, at: time) { throw obstacle }
         return try await record()?.information

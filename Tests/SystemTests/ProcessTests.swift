@@ -47,7 +47,8 @@ import Testing
     }
 }
 
-struct ShellCommandTests {
+// One after the other, as each changes for a moment how the whole process takes signals, and then changes it back.
+@Suite(.serialized) struct ShellCommandTests {
     @Test(arguments: [
         ("exit 0", ShellCommand.Outcome.exited(status: 0)), ("exit 3", .exited(status: 3)),
         ("kill -TERM $$", .killed(signal: 15)), ("no-such-command 2> /dev/null", .exited(status: 127)),

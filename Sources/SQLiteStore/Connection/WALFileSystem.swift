@@ -80,7 +80,7 @@ enum WALFileSystem {
     /// The most that is written in one call: the standard file system misreads lengths of 128 KiB and more.
     private static let part = 64 << 10
 
-    /// Bytes that must stay free on the disk for a checkpoint; a write that would take them fails.
+    /// Bytes that must stay free on the disk, as the next checkpoint needs them; a write that would take them fails.
     var reserve = 0
 
     /// The mark that is written at the end when the WAL is emptied; nil to truncate the WAL to nothing.
@@ -181,7 +181,7 @@ enum WALFileSystem {
     /// Whether `reserve` stays free when the file is written up to an offset.
     private func hasRoom(upTo end: Int) -> Bool {
         guard reserve > 0, let free = FileSystem(of: path).freeBytes else { return true }
-        // What the file has on the disk is overwritten; it may have holes.
+        // Blocks that the file has already are written over. It may be longer than its blocks, as it may have holes.
         return free - max(0, end - FileStatus.allocatedSize(of: path)) >= reserve
     }
 

@@ -164,7 +164,7 @@ actor SQLiteBackups {
     }
 
     private func endCopy() async throws(StoreError) {
-        // Otherwise the copy would go on.
+        // If this were refused while the disk stalls, the copy would stay open.
         try await store.writerThread.perform(waitsForDisk: true) { (writer) throws(SQLiteError) in writer.copy = nil }
     }
 }

@@ -23,7 +23,7 @@ enum Change: Sendable {
         }
     }
 
-    /// A key of the row that it changes, or of another one of the same user.
+    /// A key by which changes of the same row, or of the same user's sessions, are recognized.
     var key: [UInt8] {
         switch self {
         case .store(let row), .storeIf(let row, _): row.key.bytes

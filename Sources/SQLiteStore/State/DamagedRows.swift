@@ -1,15 +1,15 @@
 import Synchronization
 
-/// Tells damaged pages of a table, which concern the tokens on them, from a table that is damaged as a whole.
+/// Distinguishes a table with a few damaged pages, which affect only the rows on them, from one that is damaged as a whole.
 ///
 /// Any thread.
 final class DamagedRows: Sendable {
-    /// So many different rows in a row are hardly ever on a few pages: any other row that is met in between is sound.
+    /// When so many different rows fail one after the other, without a sound one in between, more than a few pages are damaged.
     private static let few = 32
 
-    /// Hashes of the keys of rows on damaged pages that were met since the last sound one.
+    /// Hashes of the keys of the rows that have failed since the last sound one.
     private let met = Mutex<Set<Int>>([])
-    /// Whether `met` has any; separate, because every read asks for it.
+    /// Whether `met` has any, without a lock, because every read asks for it.
     private let hasMet = Atomic<Bool>(false)
 
     /// Notes that a row could be neither read nor changed, because a page is damaged.

@@ -77,7 +77,7 @@ final class StoreState: Sendable {
     ///
     /// - Parameters:
     ///   - error: Why it failed.
-    ///   - isOfOneToken: Asked whether a damaged page is the cause for a few rows only.
+    ///   - isOfOneToken: Asked, if a damaged page is the cause, whether other rows may be sound.
     func noteFailedRead(_ error: StoreError, isOfOneToken: () -> Bool = { true }) {
         guard case .read(let fault) = error, !fault.mayRetry else { return }
         if fault.isOfOneToken {

@@ -124,36 +124,19 @@ final class RecoveringDatabase {
     // MARK: - Writing
 
     /// Makes changes durable; see `WriterConnection.apply`.
-    ///
-    /// A damaged page fails only the changes of the rows on it: the others are made without them.
     func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
-            let applied = try perform(writing: changes.compactMap(\.writtenID)) {
-                (writer) throws(SQLiteError) -> Applied in
-                do throws(SQLiteError) {
-                    let rules = WriteRules(
-                        acceptance: state.sealing.acceptance, retention: state.retention,
-                        expiryTime: state.clock.expiryTime)
-                    return .made(try writer.apply(changes, rules))
-                } catch {
-                    guard error.isOfOnePage, let index = writer.failedChange else { throw error }
-                    return .failed(changes[index], error)
-                }
+            outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
+                let rules = WriteRules(
+                    acceptance: state.sealing.acceptance, retention: state.retention,
+                    expiryTime: state.clock.expiryTime)
+                return try writer.apply(changes, rules) { !damagedRows(of: $0).note($0.key) }
             }
-            switch applied {
-            case .made(let made):
-                for change in changes { damagedRows(of: change).noteSound() }
-                outcomes = made
-            case .failed(let damaged, let error):
-                if damagedRows(of: damaged).note(damaged.key) { throw failed(error) }
-                let sound = changes.filter { $0.key != damaged.key }
-                let failure = Result<ChangeOutcome, StoreError>.failure(.write(StoreFault(error)))
-                let failures = Array(repeating: failure, count: changes.count - sound.count)
-                state.metrics.noteGroup(failures, took: ContinuousClock.now - began)
-                var made = sound.isEmpty ? [] : write(sound)[...]
-                return changes.map { $0.key == damaged.key ? failure : made.popFirst() ?? failure }
+            for (change, outcome) in zip(changes, outcomes) {
+                if case .failure(.write) = outcome { continue }
+                damagedRows(of: change).noteSound()
             }
             noteLimit()
         } catch {
@@ -162,13 +145,6 @@ final class RecoveringDatabase {
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
         return outcomes
-    }
-
-    /// What has come of a group of changes.
-    private enum Applied {
-        case made([Result<ChangeOutcome, StoreError>])
-        /// Nothing was changed, as the rows of one change are on a damaged page.
-        case failed(Change, SQLiteError)
     }
 
     private func damagedRows(of change: Change) -> DamagedRows {

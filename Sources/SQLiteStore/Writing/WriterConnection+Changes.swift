@@ -13,15 +13,26 @@ extension WriterConnection {
     /// Makes changes durable, all in one transaction and in their order.
     ///
     /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown and
-    /// nothing is changed. If the disk is full, room is made where that is possible, and the transaction runs once more.
+    /// nothing is changed. If the disk is full, room is made where that is possible, and the transaction runs once more. If a
+    /// change meets a damaged page, the transaction runs once more without the changes of that row.
     ///
+    /// - Parameters:
+    ///   - changes: What to change.
+    ///   - rules: For all of them.
+    ///   - isOfOneRow: Told of a change that has met a damaged page; returns whether other rows may be sound.
     /// - Returns: An outcome for each change.
     func apply(
-        _ changes: [Change], _ rules: WriteRules
+        _ changes: [Change], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
         do throws(SQLiteError) {
             return try applyOnce(changes, rules)
         } catch {
+            if error.isOfOnePage, let damaged = failedChange.map({ changes[$0] }), isOfOneRow(damaged) {
+                let failure = Result<ChangeOutcome, StoreError>.failure(.write(StoreFault(error)))
+                let sound = changes.filter { $0.key != damaged.key }
+                var outcomes = sound.isEmpty ? [] : try apply(sound, rules, isOfOneRow)[...]
+                return changes.map { $0.key == damaged.key ? failure : outcomes.popFirst() ?? failure }
+            }
             guard error.isDiskFull, try makeRoom() else { throw error }
             return try applyOnce(changes, rules)
         }

@@ -23,7 +23,7 @@ final class WriterConnection {
     var sessionCount: Int
     /// The limit because of which new ids are refused, as of the last group; nil if they are accepted.
     var reachedLimit: StoreLimit?
-    /// The change with which the last group failed, by its index; nil if it was none of them.
+    /// The index of the change that made the last group fail; nil if the cause was not a single change.
     var failedChange: Int?
     /// The sessions that the open transaction has ended; nil for those whose rows do not open.
     private var endedSessions: [SessionKey?] = []
@@ -69,7 +69,7 @@ final class WriterConnection {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
             try begin.run()
-            // That of the transaction before.
+            // What the last commit had to leave free says nothing about this one.
             connection.wal?.reserve = 0
             let startsRound = connection.progress?.startsRound ?? false
             let former = startsRound ? try connection.changes() : []
@@ -99,14 +99,16 @@ final class WriterConnection {
         }
     }
 
-    /// Bytes that commits which add rows leave free for those that delete and replace: their WAL, and the first replacement of a long
-    /// value, whose pages become free only after the new ones are taken.
+    /// Bytes that a commit leaves free if it adds rows.
+    ///
+    /// Deleting and replacing need them: for their WAL, and for the new pages of a long value, which are taken before the old
+    /// ones become free.
     private static let roomForChanges = 1 << 20
 
     /// Bytes that a commit must leave free on the disk.
     ///
-    /// A checkpoint copies the WAL's pages into the database, which grows by as much as that is shorter than it will be. If the WAL
-    /// took that space, no checkpoint could ever succeed, so neither the WAL could be emptied nor anything be deleted.
+    /// The next checkpoint makes the database file longer by the pages that so far are only in the WAL. If the WAL itself took that
+    /// space, no checkpoint could ever succeed: the WAL could not be emptied, and nothing could be deleted.
     ///
     /// - Parameter adds: Whether it adds rows.
     private func reserve(adds: Bool) throws(SQLiteError) -> Int {

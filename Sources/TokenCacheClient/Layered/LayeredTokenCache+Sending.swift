@@ -29,15 +29,11 @@ extension LayeredTokenCache {
         }
     }
 
-    /// Sends what waits, and waits for the outcome of one write, up to a limit; nil for none.
-    func wait(for id: String, _ limit: Duration?) async {
+    /// Sends what waits, and waits for the outcome of one write, up to `patience`.
+    func wait(for id: String) async {
         let outcome = outcome(of: id)
         send()
-        if let limit {
-            try? await withTimeLimit(limit, clock: clock) { try await outcome.value() }
-        } else {
-            try? await outcome.value()
-        }
+        try? await withTimeLimit(patience, clock: clock) { try await outcome.value() }
     }
 
     /// Begins to send; if sending is under way, it continues until the queue is empty.

@@ -58,8 +58,9 @@ public actor LayeredTokenCache: TokenCaching {
         let record: LocalRecord?
         var saved: LocalRecord?
 
-        /// The record that counts: what another process has put into the queue since stays there, and so does what it has saved,
-        /// unless a write of this one waits.
+        /// The record that counts.
+        ///
+        /// It is the disk's if another process has queued a write since, or has saved anything while no write waits in this one.
         func record(over disk: LocalRecord?) -> LocalRecord? {
             let isSame = disk.map { $0.isSame(as: saved) } ?? (saved == nil)
             let waits = record?.write != nil && disk?.write.map { $0.id == saved?.write?.id } ?? true
@@ -165,7 +166,7 @@ public actor LayeredTokenCache: TokenCaching {
         }
         if let write = known?.write {
             // What this device has written counts, also before the server has it, unless another device was faster.
-            await wait(for: write.id, patience)
+            await wait(for: write.id)
             known = try await record()
             if let known { return known.information }
         }
@@ -225,8 +226,8 @@ public actor LayeredTokenCache: TokenCaching {
             try await change(isKept: true) { record in
                 // The answer is older than what was written meanwhile, here or by another process.
                 let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
-                // The same version stays as it is: a token without a date would get a new one.
-                if isAsBefore, record?.base != new.base { record = new }
+                // The server does not have yet what waits. The same version stays as it is: a token without a date would get a new one.
+                if isAsBefore, record?.write == nil, record?.base != new.base { record = new }
             }
         } catch {
             // A token that is gone goes from the device also on a full disk, as removing needs no room.
@@ -362,11 +363,8 @@ public actor LayeredTokenCache: TokenCaching {
     ///
     /// - Throws: Why it is unknown what the server has, if that may be known later.
     func fetchSettled(insteadOf expired: TokenInformation, at time: Date) async throws -> TokenInformation? {
-        if let write = try await record()?.write { await wait(for: write.id, nil) }
-        let known = try await record()
-        // The server's answer would take the place of what it does not have yet.
-        if known?.write != nil { throw remoteError ?? TokenCacheError.timedOut }
-        _ = try? await ask(known).value()
+        try await synchronize()
+        _ = try? await ask(try await record()).value()
         try Task.checkCancellation()
         if let obstacle = await obstacle(to: expired, at: time) { throw obstacle }
         return try await record()?.information

@@ -93,8 +93,8 @@ extension RemoteTokenCache {
                 throw RefreshLease.IsSpent()
             }
             switch (found.content, found.base) {
-            // What was refused and is still there has an entity tag that a proxy has changed, and that never matches: one that
-            // compresses makes it weak, or adds to it.
+            // The version that was refused is still there, so a proxy changes entity tags (those that compress make them weak, or
+            // add a suffix), and no condition ever matches.
             case _ where found.base == refused: isPossible = false
             case (.token(let token), .version): isPossible = isPossible && token.token == old.token
             // The store is empty by mistake.

@@ -14,7 +14,7 @@ import Foundation
 enum TokenDate {
     /// The instant; nil if the text has none of these forms.
     static func parse(_ text: String) -> Date? {
-        // More than the longest, with digits of four bytes.
+        // No date is longer, even with digits of four bytes.
         guard text.utf8.count <= 200 else { return nil }
         var reader = TokenDateReader(text)
         return reader.date()

@@ -12,9 +12,9 @@ struct JSONMembers: Sendable {
         (self.text, members) = (text, Array(zip(object.names, object.ranges)))
     }
 
-    /// Nil if the text is nothing that any reader takes for an object.
+    /// Reads whatever some reader could take for an object, in order to remove members that nobody may see.
     ///
-    /// For members that nobody may see: a name may be there twice, and values are neither checked nor nested too deeply.
+    /// Names may repeat, and values are not checked. Nil if no reader would take the text for an object.
     init?(ofAnyReader text: [UInt8]) {
         var cursor = JSONCursor(position: 0, end: text.count)
         cursor.skipSpace(text.span)

@@ -115,7 +115,8 @@ extension ProviderOutcome {
         case (429, _), (_, "slow_down"): return .failed(.limited, retryAfter: retryAfter)
         case (401, _), (_, "invalid_client"), (_, "unauthorized_client"):
             return .failed(.client, retryAfter: retryAfter)
-        // A gateway has lost the provider's answer; several say 503 then, but not when to come again.
+        // Gateways say so when they have lost the provider's answer. Some say 503 then; a provider that is down for a while usually
+        // adds Retry-After.
         case (502, _), (504, _): return .unknown(.lost, retryAfter: retryAfter)
         case (503, _) where members?.value("error") == nil && retryAfter == nil:
             return .unknown(.unavailable, retryAfter: retryAfter)

@@ -70,7 +70,7 @@ enum ProviderCall {
             // libcurl sends a request again if the connection that it has kept turns out to be closed, and with HTTP/2 in other cases
             // too. The provider may have received the first one.
             (CURLOPT_FRESH_CONNECT, 1), (CURLOPT_FORBID_REUSE, 1), (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
-            // Does not wait for the resolver's thread, which takes as long as the nameservers.
+            // Otherwise libcurl waits, beyond the time limit, for its thread that asks the nameservers.
             (quickExit, 1),
         ]
         if !request.body.isEmpty { numbers.append((CURLOPT_POST, 1)) }

@@ -60,7 +60,8 @@ struct RefreshState {
     private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
     /// Logins whose tokens are not exchanged before some moment, by their digests, and how often in a row that was so.
     private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
-    /// Ids whose tokens are not exchanged before some moment, because the provider failed for one, and how often that began a failure.
+    /// Ids whose tokens are not exchanged before some moment because the provider failed for them, and how often they were the first for
+    /// which it failed.
     private var idHolds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
     /// The digest of the login whose token was last rejected, if the provider has accepted none since.
     private var rejected: [UInt8]?
@@ -191,8 +192,8 @@ struct RefreshState {
         if fault != .unreachable { hold(id, for: seconds, at: now) }
     }
 
-    /// Leaves the next try after a pause to another id, as the provider may fail for the tokens of this one only, whatever its user
-    /// stores: for twice as long as the pause, and for twice as long each time that the failures begin with it, up to five minutes.
+    /// Keeps an id from being the next to be tried after a pause, as the provider may fail for this user's tokens only: for twice as
+    /// long as the pause, and twice as long again each time that failures begin with this id, up to five minutes.
     private mutating func hold(_ id: [UInt8], for seconds: Int, at now: MonotonicTime) {
         let known = idHolds[id].flatMap { now < $0.until + Duration.seconds(3_600) ? $0.count : nil } ?? 0
         let count = failures == 1 ? known + 1 : max(known, 1)

@@ -24,8 +24,12 @@ struct RefreshableToken: Sendable {
     /// - Parameter writtenAt: When it was stored, which is where `expires_in` begins.
     init?(_ info: [UInt8], writtenAt: Int64, by provider: RefreshProvider) {
         guard let members = JSONMembers(info) else { return nil }
+        self.init(members, writtenAt: writtenAt, by: provider)
+    }
+
+    fileprivate init?(_ members: JSONMembers, writtenAt: Int64, by provider: RefreshProvider) {
         self.members = members
-        // A manipulated file may hold any number.
+        // A store that somebody has manipulated may hold any number.
         let writtenAt = min(max(writtenAt, 0), 1 << 40)
         isOfFacebook = provider.kind == .facebook
         if let token = members.string(Key.token) {
@@ -49,7 +53,7 @@ struct RefreshableToken: Sendable {
         } else {
             return nil
         }
-        // No provider issues other characters (RFC 6749, appendix A), and one may fail over them.
+        // Tokens have no other characters (RFC 6749, appendix A), and a provider may fail when it gets them.
         guard let sent = isOfFacebook ? accessToken : refreshToken, sent.allSatisfy({ 0x20...0x7e ~= $0 }) else {
             return nil
         }
@@ -171,7 +175,7 @@ struct RefreshableToken: Sendable {
     }
 }
 
-/// A token info as a client sends it that may not know what the server has added: the mark, or a refresh token that is hidden.
+/// A token info from a client that may not know what the server keeps with it: a mark, or a refresh token that is hidden.
 struct PostedToken: Sendable {
     private typealias Key = RefreshableToken.Key
 
@@ -182,13 +186,13 @@ struct PostedToken: Sendable {
     /// Whether the stored refresh token is to be added.
     let lacksRefreshToken: Bool
 
+    /// The longest token info that is read, in bytes: longer ones are not refreshed, and would hold up the loop.
     private static let longest = 16 << 10
 
     /// Nil for a token info to which the server adds nothing.
     ///
     /// - Parameter hides: Whether clients are not given refresh tokens.
     init?(_ info: [UInt8], hides: Bool, _ provider: RefreshProvider) {
-        // A longer one is not refreshed, and reading it would hold up the loop.
         guard info.count <= Self.longest, let members = JSONMembers(info) else { return nil }
         let isDictionary = members.string(Key.token) != nil
         let name = isDictionary ? Key.token : Key.oauthToken
@@ -196,7 +200,7 @@ struct PostedToken: Sendable {
         refreshToken = (refreshTokenName, members.string(refreshTokenName))
         lacksRefreshToken = hides && refreshToken.value == nil
         guard let value = members.string(name),
-            lacksRefreshToken || RefreshableToken(info, writtenAt: 0, by: provider) != nil
+            lacksRefreshToken || RefreshableToken(members, writtenAt: 0, by: provider) != nil
         else { return nil }
         (self.info, self.members, accessToken) = (info, members, (name, value))
     }

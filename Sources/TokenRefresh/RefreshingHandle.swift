@@ -90,8 +90,8 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
         guard case .found(let info, let writtenAt, let until, let version) = fetched else { return fetched }
         let shown = hidesRefreshTokens ? RefreshableToken.withoutRefreshTokens(info) : info
-        // The dates in a token info are those of the wall clock. A token that was written in the future of the store's clock was
-        // written by a clock that was wrong, and is due.
+        // Dates in token infos are by the wall clock, so the time of writing is converted. If that lies in the future of the store's
+        // clock, the clock was wrong then; the token counts as old, so that it is refreshed soon.
         let (now, storeTime) = (Int64(time(nil)), inner.unixTime)
         let obtainedAt = writtenAt > storeTime + 86_400 ? 0 : writtenAt &- (storeTime - now)
         guard read.limit < .max,
@@ -135,9 +135,9 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     /// Stores a token info.
     ///
     /// A client that is not given refresh tokens sends none back. So the stored refresh token stays if the access token is the one
-    /// that is stored; with another access token, it is another login. And one that stores its token whatever is stored, such as at
-    /// each start, does not know of the mark, which stays as long as the tokens are the same: otherwise another server would exchange
-    /// them a second time.
+    /// that is stored; with another access token, it is another login. And a client that stores its token unconditionally, such as at
+    /// each of its starts, does not know of the mark. So the mark stays as long as the tokens are the same: otherwise another server
+    /// would exchange them a second time.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
@@ -150,7 +150,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
         complete(new, under: id, writtenAt, condition, .now + Nanoseconds(writeTime), completion)
     }
 
-    /// Whether a writer has seen the mark: it knows the stored version, or that there is none.
+    /// Whether a writer knows of the mark, as it names the version that it replaces, or says that there is none.
     private static func knowsMark(_ condition: WriteCondition) -> Bool {
         switch condition.match {
         case .oneOf, .missing: true

@@ -52,8 +52,8 @@ package enum FileReplacement {
     ///
     /// - Parameters:
     ///   - path: The file's path.
-    ///   - patience: How long another process may keep the folder locked: whoever can read it could do so for ever.
-    ///   - failure: Makes the error if that was too long.
+    ///   - patience: How long to wait while another process keeps the folder locked, which anybody who can read the folder can do.
+    ///   - failure: Makes the error that is thrown after that time.
     ///   - body: Reads and replaces the file.
     package static func withLock<Result, Failure: Error>(
         onFolderOf path: String, patience: Duration = .seconds(15), or failure: (LockedFolder) -> Failure,

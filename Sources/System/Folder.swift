@@ -93,7 +93,7 @@ package struct FileSystem: Sendable {
     package init(of path: String) {
         type = unsafe clinux_file_system(path)
         var status = statvfs()
-        // A file system in user space may report no sizes, which is not that it is full.
+        // Some file systems in user space report zeros for all sizes, which does not mean that they are full.
         guard unsafe statvfs(path, &status) == 0, status.f_blocks > 0 else {
             space = nil
             return

@@ -86,7 +86,9 @@ package enum SystemUptime {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    /// The same as a moment, which must be compared with none of `MonotonicTime.now`: that clock stands still during a suspension.
+    /// The same as a moment.
+    ///
+    /// Do not compare it with `MonotonicTime.now`, whose clock stands still while the machine is suspended.
     package static var moment: MonotonicTime {
         let time = timespec.now(CLOCK_BOOTTIME)
         return MonotonicTime(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
@@ -99,7 +101,7 @@ package enum KernelRelease {
     package static var present: String {
         var names = utsname()
         _ = unsafe uname(&names)
-        // An array in C, and in Swift a tuple, of which only a mirror counts the elements.
+        // Swift imports C's array as a tuple, whose elements only a mirror lists.
         let characters = Mirror(reflecting: names.release).children.compactMap { $0.value as? CChar }
         return String(decoding: characters.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     }

@@ -10,7 +10,7 @@ package enum ProcessArguments {
         // Each ends with a zero byte (proc(5)).
         guard let text = TextFile.head(of: "/proc/self/cmdline", count: .max) else { return nil }
         let all = text.split(separator: 0, omittingEmptySubsequences: false).dropLast()
-        // Before the program's name may stand the dynamic linker, if that was named to start it.
+        // If the program was started through the dynamic linker, the list begins with the linker's own arguments.
         let count = CommandLine.argc > 0 ? Int(CommandLine.argc) : all.count
         return all.suffix(max(0, count - 1)).map { String(validating: $0, as: UTF8.self) }
     }()
@@ -46,8 +46,8 @@ package enum ShellCommand {
     ///
     /// The command's standard output goes to standard error, so that it does not mix with our own result.
     ///
-    /// From then on, SIGTERM does not end this process, which thus can still note that the command was ended: systemd sends the signal
-    /// to both.
+    /// From then on, SIGTERM does not end this process: systemd sends the signal to both, and this process still has to note that the
+    /// command was ended.
     ///
     /// - Parameters:
     ///   - command: The text that the shell interprets.
@@ -56,11 +56,11 @@ package enum ShellCommand {
     package static func run(_ command: String, with name: String, _ value: String) throws(SystemError) -> Outcome {
         let quoted = "'\(value.replacing("'", with: #"'\''"#))'"
         // Signals that this process ignores or blocks would be ignored or blocked there too.
-        // Zeros are the empty set.
+        // A signal set of zeros is empty.
         var (none, blocked) = (sigset_t(), sigset_t())
         unsafe pthread_sigmask(SIG_SETMASK, &none, &blocked)
         let handler = signal(SIGPIPE, SIG_DFL)
-        // Not ignored, as it would be ignored there too.
+        // A handler, which the command does not inherit, unlike SIG_IGN.
         _ = signal(SIGTERM) { _ in }
         let status = unsafe system("exec >&2\nexport \(name)=\(quoted)\nset -- \"$\(name)\"\n\(command)")
         let error = SystemError.last("system")

@@ -131,9 +131,9 @@ package struct StoreOptions: Sendable {
     /// opens the store nevertheless, answers its clients meanwhile that it cannot serve them, and uses the database as soon as
     /// it is there.
     package var isServing = false
-    /// Whether to make the key ring of a database that has none.
+    /// Whether to make a key ring for a database that no server has used yet.
     ///
-    /// Otherwise a command that only reads would decide with which key ring all servers seal.
+    /// Commands that only read do not: their key ring would become that of all servers.
     package var makesKeyRing = true
     /// Nil if nobody wants to see the tokens that a server's walk opens.
     package var inspector: (any TokenInspector)?

@@ -85,7 +85,7 @@ extension StoreAccess {
         _ from: CopySide, _ to: CopySide, skipsUnreadable: Bool,
         _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
     ) throws(StoreError) -> CopySummary {
-        // An old backup still has the users that were erased since.
+        // The source may be an old backup, which still has users who were erased since.
         let erasures = try from.erasures() + to.erasures()
         let reader = try from.open { (store, folder) throws(StoreOpenError) in try store.copySource(in: folder) }
         let filler = try to.open { (store, folder) throws(StoreOpenError) in try store.copyTarget(in: folder) }
@@ -128,7 +128,7 @@ extension StoreAccess {
             }
         }
 
-        /// Those in the file `erasures` beside its key ring or in its folder.
+        /// The erased users in the file `erasures` beside this side's key ring, or in its data folder.
         func erasures() throws(StoreError) -> [Erasures] {
             try ErasuresFile.load(followedByStoreWith: StoreSelection.keyRing(settings), in: directory.path)
         }

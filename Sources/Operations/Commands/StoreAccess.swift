@@ -21,7 +21,7 @@ package struct StoreAccess: Sendable {
     /// - Parameters:
     ///   - settings: Name the store's folder and key ring.
     ///   - action: What is about to be done, as the audit log calls it; nil if that is never recorded.
-    ///   - creates: Whether to create a missing store, or the key ring of a database that has none.
+    ///   - creates: Whether to create a missing store, or a key ring for a database that no server has used yet.
     ///   - logger: Receives the store's events.
     package static func open(
         _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger

@@ -21,7 +21,7 @@ package struct UserAccess {
         case certificate(ClientCertificate.NameKind)
     }
 
-    /// Returns the user of a JWT that is valid now, by the wall clock, as its issuer dates it.
+    /// Returns the user of a JWT that is valid now by the wall clock, by which issuers date JWTs.
     package typealias Verify = (_ token: Span<UInt8>) throws(AccessFailure) -> [UInt8]
 
     /// The result of checking a credential.
@@ -59,7 +59,7 @@ package struct UserAccess {
     ///   - bytes: The request's bytes.
     ///   - source: Where the request comes from.
     ///   - sessions: The sessions that were used recently.
-    ///   - now: By the store's clock, in seconds since 1970.
+    ///   - now: The present by the store's clock, in seconds since 1970.
     func find(
         _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
         from source: RequestSource, _ sessions: SessionCache, at now: Int64
@@ -164,7 +164,7 @@ package struct UserAccess {
     static func validity(of session: UserSession, _ idleTimeout: Int64, at now: Int64) -> Validity {
         // A session from the future was made while the clock was ahead, and would last too long by as much.
         if now >= session.expiresAt || session.createdAt > now + latestAhead { return .tooOld }
-        // So was a use from the future; and a manipulated file may hold any number.
+        // The same goes for a use in the future. A store that somebody has manipulated may hold any number.
         let lastUsedAt = session.lastUsedAt > now + latestAhead ? session.createdAt : session.lastUsedAt
         let (idleTime, hasOverflowed) = now.subtractingReportingOverflow(lastUsedAt)
         return hasOverflowed || idleTime > idleTimeout ? .idle : idleTime > idleTimeout / 2 ? .unnoted : .valid

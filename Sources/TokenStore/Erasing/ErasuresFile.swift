@@ -226,7 +226,7 @@ package final class Erasures {
 }
 
 extension [Erasures] {
-    /// Whether a user was erased after something was written.
+    /// Whether one of the lists says that a user was erased after a row with this version was written.
     package func find(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
         contains { $0.finds(user, writtenAs: version) }
     }

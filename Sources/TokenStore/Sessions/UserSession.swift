@@ -23,13 +23,13 @@ package struct UserSession: Hashable, Sendable {
 
     /// A new session.
     ///
-    /// The store's clock may be ahead of the wall clock for twelve hours (`StoreClock`). The session is valid by either, whichever
-    /// turns out to be right.
+    /// For twelve hours after the wall clock was set back, the store's clock is ahead of it (`StoreClock`). The session is valid by
+    /// both, whichever turns out to be right.
     ///
     /// - Parameters:
     ///   - storeTime: Now, by the store's clock.
     ///   - wallTime: Now, by the wall clock.
-    ///   - maxAge: How long it is valid, in seconds.
+    ///   - maxAge: How long the session is valid, in seconds.
     package init(
         id: SessionID, user: [UInt8], storeTime: Int64, wallTime: Int64 = Int64(time(nil)), maxAge: Int64
     ) {

@@ -155,7 +155,7 @@ def stuck_client(server):
 
 
 def test_a_stuck_client_is_given_up_after_drain_timeout(serve):
-    server = serve({"drain_timeout": "1500ms", "timeouts": {"head": "3600s", "body": "3600s"}})
+    server = serve({"drain_timeout": "1500ms", "timeouts": {"body": "3600s"}})
     with stuck_client(server) as connection:
         start = time.monotonic()
         server.send_signal()

@@ -17,8 +17,8 @@ LOST_STORE = 74
 
 
 def store_many(server, name):
-    """Stores tokens, each in its own commit, and returns them."""
-    stored = {f"{name}{number}": name * 500 for number in range(20)}
+    """Stores tokens, each in its own commit, and returns them: more than the server takes for the rows of a few damaged pages."""
+    stored = {f"{name}{number}": name * 500 for number in range(40)}
     with Connection(server.address) as connection:
         for unique_id, value in stored.items():
             assert connection.exchange(post(unique_id, value)).body == STORED
@@ -74,7 +74,7 @@ def test_a_database_that_is_cut_is_noticed_without_a_write_and_a_start_says_what
     assert refusal.returncode == 1 and "token-cache restore" in refusal.stderr
 
 
-def test_reads_that_fail_make_the_server_unready(serve):
+def test_reads_that_all_fail_make_the_server_unready(serve):
     server = serve(UNCACHED)
     stored = store_many(server, "kept")
     assert is_ready(server)

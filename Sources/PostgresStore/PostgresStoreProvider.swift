@@ -42,7 +42,9 @@ package struct PostgresStoreProvider: SharedStoreProvider {
     }
 
     package func copyTarget(in directory: DataDirectory) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(postgres, keys)
+        var postgres = postgres
+        postgres.fillsStore = true
+        return try PostgresCopyTarget(postgres, PostgresStoreProvider(postgres, options: options).keys)
     }
 
     /// Opens the store and closes it again; returns its keys.

@@ -11,13 +11,13 @@ import pytest
 
 import psql
 from access import API, bearer, fetch, session_settings, store
-from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
+from contract import NOT_FOUND, STORED, found, fresh_id
 from doctor import advices, examine, said
 from http_client import exchange
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
 from storage_shim import StorageShim
-from test_transfer import copy, fill
+from test_transfer import copy
 
 
 @pytest.fixture(autouse=True)
@@ -112,32 +112,35 @@ def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve
     assert "the store is sound" in run("verify", "--data-directory", str(back)).stdout
 
 
-def test_while_a_copy_runs_no_server_uses_the_store_and_one_that_is_killed_leaves_it_empty(serve, url, postgres, tmp_path):
-    server = serve()
-    fill(server, range(1_200))
+def test_no_server_uses_the_store_before_a_copy_is_complete_and_one_that_was_killed_continues(serve, url, postgres, tmp_path):
+    access, key = session_settings(tmp_path / "keys")
+    server = serve(access)
+    for number in range(1_100):
+        assert API(server, key).put(f"id{number}", f"info {number}").status == 200
+    token = API(server, key).session("anna")
     assert server.stop() == 0
+    settings = settings_of(url, server.data)
     with postgres.session() as session:
-        # Holds up the copy.
+        # Holds up the copy at its second transaction, which adds the session.
         session.sql("BEGIN")
-        session.sql("LOCK TABLE token IN SHARE MODE")
+        session.sql("LOCK TABLE session IN SHARE MODE")
         process = subprocess.Popen(
             [binary(), "copy", "--from", str(server.data), "--to", url], env=clean_environment(), stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        locked = ("SELECT count(*) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
-                  " WHERE locktype = 'advisory' AND datname = current_database()")
-        until(lambda: postgres.value(locked) == "1" or process.poll() is not None)
-        early = serve({"store": {"url": url, "timeout": "1s"}}, data=folder_beside(server.data, tmp_path))
-        assert early.post("a", "b") == WRITE_FAILED
-        until(lambda: "token-cache copy fills the store" in early.log())
+        until(lambda: postgres.value("SELECT count(*) FROM token") == "1000" or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    until(lambda: early.post("a", "b") == STORED)
-    assert printed(settings_of(url, early.data), "delete", "a") == "removed 1 token\n"
-    assert early.stop() == 0
-    postgres.sql("DELETE FROM token")
+    for command in (["serve", "--listen", "127.0.0.1:0"], ["stats"], ["get", "id7"]):
+        refused = run(*command, environment={**settings, "TOKEN_CACHE_ADMIN_LISTEN": "off"})
+        assert refused.returncode == 1 and "token-cache copy has not filled the store completely" in refused.stderr, refused
+    # The process of the database ends when its statement does.
+    locked = ("SELECT count(*) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+              " WHERE locktype = 'advisory' AND datname = current_database()")
     until(lambda: postgres.value(locked) == "0")
-    assert "1,200 tokens and 0 sessions copied" in copy(server.data, url)
-    assert printed(settings_of(url, server.data), "get", "id7") == "info 7\n"
+    assert "1,100 tokens and 1 session copied" in copy(server.data, url)
+    moved = serve({**access, "store": {"url": url}}, data=folder_beside(server.data, tmp_path))
+    assert exchange(moved.address, fetch(bearer(token))).body == NOT_FOUND
+    assert printed(settings, "get", "id7") == "info 7\n"
 
 
 ROLES = Path(__file__).parents[2] / "deploy" / "postgresql" / "roles.sql"

@@ -27,6 +27,11 @@ import Testing
             .copyTarget(in: DataDirectory(withoutLock: folder.path))
     }
 
+    /// Copies into the target, with a connection that is closed afterwards.
+    private func copy(_ source: any CopySource, skipsUnreadable: Bool = false) throws -> CopySummary {
+        try StoreCopy(from: source, to: try filler()) { _, _ in }.run(skipsUnreadable: skipsUnreadable)
+    }
+
     private func fill() async throws -> WaitingHandle {
         let tokens = (0..<2_500).map {
             (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(1_000))
@@ -44,21 +49,21 @@ import Testing
         let sessions = try await handle.list("anna")
         let from = try reader()
         try await source.put("later", under: "later")
-        let summary = try StoreCopy(from: from, to: try filler()) { _, _ in }.run(skipsUnreadable: false)
+        let summary = try copy(from)
         #expect(summary.copied == CopyCount(tokens: 2_500, sessions: 3) && summary.isComplete && summary.moment != nil)
-        let copy = try TestServer(target, folder: folder)
-        defer { copy.store.close() }
-        #expect(try await copy.get("id7") == "info7")
-        #expect(try await copy.get("id2499") == nil)
-        #expect(try await copy.get("later") == nil)
-        let page = try await copy.store.administrator.page(after: nil, limit: 1_000)
+        let server = try TestServer(target, folder: folder)
+        defer { server.store.close() }
+        #expect(try await server.get("id7") == "info7")
+        #expect(try await server.get("id2499") == nil)
+        #expect(try await server.get("later") == nil)
+        let page = try await server.store.administrator.page(after: nil, limit: 1_000)
         #expect(page.entries.count { $0.times.writtenAt == 1_000 } >= 999)
-        let copied = try await WaitingHandle.open(copy.store)
+        let copied = try await WaitingHandle.open(server.store)
         #expect(try await copied.list("anna") == sessions)
         #expect(try await copied.find("secret 2") == sessions[1])
         #expect(try await copied.version(of: "anna") == version)
         #expect(try await copied.put("again", under: "anna", if: .any) > version)
-        #expect(try await copy.store.administrator.verify { _ in }.isSound)
+        #expect(try await server.store.administrator.verify { _ in }.isSound)
         source.store.close()
     }
 
@@ -80,8 +85,7 @@ import Testing
         let refusal = StoreOpenError.notSealed(place: "the database")
         #expect(throws: refusal) { try provider.open() }
         #expect(provider.inspect().findings.contains { $0.state == .problem && "\(refusal)".hasPrefix($0.text) })
-        let summary = try StoreCopy(from: try provider.copySource(in: directory), to: try filler()) { _, _ in }.run(
-            skipsUnreadable: false)
+        let summary = try copy(try provider.copySource(in: directory))
         #expect(summary.copied == CopyCount(tokens: 1, sessions: 1) && summary.isComplete)
         let sealed = try TestServer(target, folder: folder)
         defer { sealed.store.close() }
@@ -92,15 +96,73 @@ import Testing
         #expect(try target.number("SELECT count(*) FROM token WHERE key_number = 1 AND written_at = 1000") == 1)
     }
 
-    @Test func `a copy that fails leaves an empty store`() async throws {
-        _ = try await fill()
+    @Test func `a copy that fails is not served, and leaves an empty store as it was`() async throws {
+        let handle = try await fill()
         try source.database.sql(
             "UPDATE token SET value = 'x' WHERE ctid = (SELECT max(ctid) FROM token WHERE value IS NOT NULL)")
-        let copy = StoreCopy(from: try reader(), to: try filler()) { _, _ in }
-        #expect(throws: StoreError.self) { try copy.run(skipsUnreadable: false) }
+        #expect(throws: StoreError.self) { try copy(InterruptedSource(try reader(), after: 0)) }
+        try TestServer(target, folder: folder).store.close()
+        #expect(throws: StoreError.self) { try copy(try reader()) }
+        #expect(throws: StoreOpenError.self) { try TestServer(target, folder: folder) }
+        let summary = try copy(try reader(), skipsUnreadable: true)
+        #expect(summary.copied == CopyCount(tokens: 2_498, sessions: 3) && !summary.isComplete)
         let opened = try TestServer(target, folder: folder)
-        #expect(try await opened.store.administrator.statistics().tokens == 0)
+        #expect(try await opened.store.administrator.statistics().tokens == 2_498)
         for store in [source.store, opened.store] { store.close() }
+        withExtendedLifetime(handle) {}
+    }
+
+    @Test func `a copy that was interrupted continues, and is not served before it is complete`() async throws {
+        let handle = try await fill()
+        let sessions = try await handle.list("anna")
+        #expect(throws: StoreError.self) { try copy(InterruptedSource(try reader(), after: 2)) }
+        let provider = TestServer.provider(target, folder)
+        let refusal = "token-cache copy has not filled the store completely"
+        let error = #expect(throws: StoreOpenError.self) { try provider.open() }
+        #expect("\(String(describing: error))".contains(refusal))
+        #expect(provider.inspect().findings.contains { $0.state == .problem && $0.text.contains(refusal) })
+        #expect(throws: (any Error).self) { try provider.migrate() }
+        let added = try target.number("SELECT count(*) FROM token")
+        let last = try #require(try target.number("SELECT max(xmin::text::bigint) FROM token"))
+        #expect(added == 2_000)
+
+        let summary = try copy(try reader())
+        #expect(summary.copied == CopyCount(tokens: 2_499, sessions: 3) && summary.isComplete)
+        #expect(try target.number("SELECT count(*) FROM token WHERE xmin::text::bigint <= \(last)") == added)
+        let server = try TestServer(target, folder: folder)
+        #expect(try await server.get("id7") == "info7")
+        #expect(try await server.get("id2498") == "info2498")
+        #expect(try await WaitingHandle.open(server.store).list("anna") == sessions)
+        for store in [source.store, server.store] { store.close() }
+    }
+
+    @Test func `a server that runs makes no connection to a store that a copy has not filled`() async throws {
+        let server = try TestServer(target, folder: folder)
+        try await server.put("info", under: "anna")
+        try target.sql(
+            "UPDATE store SET schema_version = \(Schema.versionWhileFilled)",
+            """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()
+            """)
+        let waiting = Task { try await server.get("anna") }
+        try await eventually { server.store.fault?.description.contains("token-cache copy fills the store") == true }
+        try target.sql("UPDATE store SET schema_version = \(Schema.version)")
+        #expect(try await waiting.value == "info")
+        for store in [source.store, server.store] { store.close() }
+    }
+
+    @Test func `a copy that continues one of another state of the source is refused`() async throws {
+        let handle = try await fill()
+        #expect(throws: StoreError.self) { try copy(InterruptedSource(try reader(), after: 2)) }
+        for number in 0..<100 {
+            _ = try await source.store.administrator.handle.remove([Array("id\(number)".utf8)])[0].get()
+        }
+        let error = #expect(throws: StoreError.self) { try copy(try reader()) }
+        #expect("\(String(describing: error))".contains("the source was changed"))
+        #expect(throws: StoreOpenError.self) { try TestServer(target, folder: folder) }
+        source.store.close()
+        withExtendedLifetime(handle) {}
     }
 
     @Test(arguments: [
@@ -114,6 +176,31 @@ import Testing
         let error = #expect(throws: StoreOpenError.self) { try filler() }
         #expect("\(String(describing: error))".contains(reason))
         source.store.close()
+    }
+}
+
+/// Gives the rows of another source in batches of a thousand, and fails after some of them.
+private final class InterruptedSource: CopySource {
+    private let source: any CopySource
+    private var batches: Int
+    private var rows: [CopiedRow] = []
+
+    init(_ source: any CopySource, after batches: Int) {
+        (self.source, self.batches) = (source, batches)
+    }
+
+    var count: CopyCount { source.count }
+    var moment: Int64? { source.moment }
+    var versionLimit: Int64 { source.versionLimit }
+    var clockLook: Int64? { source.clockLook }
+    var unreadable: [String: Int] { source.unreadable }
+
+    func next() throws(StoreError) -> [CopiedRow] {
+        guard batches > 0 else { throw .read(StoreFault("interrupted")) }
+        batches -= 1
+        while rows.count < 1_000, case let more = try source.next(), !more.isEmpty { rows += more }
+        defer { rows.removeFirst(min(1_000, rows.count)) }
+        return Array(rows.prefix(1_000))
     }
 }
 #endif

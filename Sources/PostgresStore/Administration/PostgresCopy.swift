@@ -4,7 +4,7 @@ import System
 import TokenStore
 
 extension BlockingConnection {
-    /// Connects to the primary, for one long transaction.
+    /// Connects to the primary, for a copy of many hours.
     fileprivate static func toCopy(_ options: PostgresOptions) throws(StoreOpenError) -> BlockingConnection {
         try opening { () throws(PostgresError) in
             try PrimaryConnections(options).connect(until: .now + .seconds(30))
@@ -84,9 +84,10 @@ final class PostgresCopySource: CopySource {
     }
 }
 
-/// Fills an empty store on PostgreSQL in one transaction, which an interruption rolls back.
+/// Fills an empty store on PostgreSQL, or continues to fill it after an interruption.
 ///
-/// Until it ends, the tables of tokens and sessions are locked, and no server begins to use a connection.
+/// Each call adds its rows for good. Until the last one, no server begins to use a connection, and none opens the store, see
+/// `Schema.versionWhileFilled`.
 final class PostgresCopyTarget: CopyTarget {
     private let connection: BlockingConnection
     private let sealing: Sealing
@@ -104,34 +105,40 @@ final class PostgresCopyTarget: CopyTarget {
         self.connection = connection
         sealing = try keys()
         coder = RowCoder(sealing)
+        try opening { () throws(PostgresError) in
+            try connection.run("UPDATE store SET schema_version = \(Schema.versionWhileFilled) WHERE one = 1")
+        }
     }
 
-    /// Begins the transaction.
+    /// Keeps servers away.
     ///
     /// - Returns: Why the store cannot be filled; nil if it can.
     private static func refusal(_ connection: BlockingConnection) throws(PostgresError) -> String? {
         // If there are no tables, opening the store fails, and its error says what to do.
-        guard try StoreRow.read(from: connection) != nil else { return nil }
+        guard let row = try StoreRow.read(from: connection) else { return nil }
         guard try connection.integer("SELECT pg_try_advisory_lock\(Schema.useLock)") == 1 else {
             return """
                 a server or another token-cache copy is using the store; stop it before rows are copied into the store
                 """
         }
-        try connection.run("BEGIN")
-        try connection.run("LOCK TABLE token, session IN ACCESS EXCLUSIVE MODE")
-        let isEmpty = try connection.integer("SELECT EXISTS (SELECT FROM token) OR EXISTS (SELECT FROM session)") == 0
-        guard !isEmpty else { return nil }
+        guard !row.isBeingFilled, try connection.integer("SELECT \(isEmpty)") == 0 else { return nil }
         return """
             the store holds tokens or sessions, or rows of removed tokens, which are kept for an hour, and rows are copied into an \
             empty store only; make new tables in another database or schema, with token-cache migrate
             """
     }
 
+    private static let isEmpty = "NOT EXISTS (SELECT FROM token) AND NOT EXISTS (SELECT FROM session)"
+
     func add(_ rows: [CopiedRow]) throws(StoreError) {
         let (tokens, sessions) = try coder.rows(of: rows)
         try writing { () throws(PostgresError) in
-            if !tokens.isEmpty { try connection.add(tokens) }
-            if !sessions.isEmpty { try connection.add(sessions) }
+            try connection.transaction { () throws(PostgresError) in
+                // The commit of `finish` makes all of them durable.
+                try connection.run("SET LOCAL synchronous_commit = off")
+                if !tokens.isEmpty { try connection.add(tokens) }
+                if !sessions.isEmpty { try connection.add(sessions) }
+            }
         }
     }
 
@@ -142,13 +149,17 @@ final class PostgresCopyTarget: CopyTarget {
     /// The limit of versions is not kept: versions are times here, and a server gives later ones than those it has read.
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError) {
         try writing { () throws(PostgresError) in
-            try connection.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", [.bigint(clockLook)])
-            try connection.commit("COMMIT")
+            try connection.transaction { () throws(PostgresError) in
+                try connection.run(
+                    "UPDATE store SET looked_at = $1::bigint, schema_version = \(Schema.version) WHERE one = 1",
+                    [.bigint(clockLook)])
+            }
         }
     }
 
     func abandon() {
-        _ = try? connection.run("ROLLBACK")
+        _ = try? connection.run(
+            "UPDATE store SET schema_version = \(Schema.version) WHERE one = 1 AND \(Self.isEmpty)")
     }
 
     private func writing<Value>(_ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {

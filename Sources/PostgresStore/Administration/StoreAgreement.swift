@@ -49,7 +49,7 @@ final class StoreAgreement: Sendable {
     ///
     /// - Parameter limit: How long a step may take, including the search for the primary.
     func open(within limit: Duration) throws(StoreOpenError) {
-        var row = try connections.performOpening(within: limit, Schema.check)
+        var row = try connections.performOpening(within: limit, check)
         guard row.isDecided || options.makesKeyRing else {
             throw .store(
                 StoreFault("the database has no key ring, as no server used it yet; start one, or correct store.url"))
@@ -61,7 +61,7 @@ final class StoreAgreement: Sendable {
             (wanted.keyRing, wanted.sealingKey) = (chosen.identity, chosen.ring.newest.number)
             wanted.fingerprints = chosen.ring.fingerprints()
             try decide(wanted, within: limit)
-            row = try connections.performOpening(within: limit, Schema.check)
+            row = try connections.performOpening(within: limit, check)
             // Another server may have been first. If that one uses the same file, it may even have decided for the ring made here.
             if row.keyRing != wanted.keyRing {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
@@ -79,6 +79,10 @@ final class StoreAgreement: Sendable {
         let database = connections.facts.map { Int64(time(nil)) + $0.clockDifference / 1_000_000 }
         state.clock.use { $0 = ExpiryClock(saved: row.lookedAt ?? database, at: .now) }
         state.noteOpened()
+    }
+
+    private func check(_ connection: BlockingConnection) throws(PostgresError) -> StoreRow {
+        try Schema.check(connection, fills: connections.options.fillsStore)
     }
 
     private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice {
@@ -137,7 +141,7 @@ final class StoreAgreement: Sendable {
 
     private func disagreement(_ found: Result<KeyRing, KeyRingError>, _ row: StoreRow?) -> String? {
         guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
-        if let fault = Schema.fault(of: row) { return fault.text }
+        if let fault = Schema.fault(of: row, fills: connections.options.fillsStore) { return fault.text }
         let present = ring
         guard row.keyRing == present.identity() else {
             return """

@@ -329,7 +329,11 @@ extension BlockingConnection {
     /// Adds tokens to an empty table.
     func add(_ tokens: [(row: Row, version: TokenVersion)]) throws(PostgresError) {
         try run(
-            Statement.storeAll.sql,
+            """
+            INSERT INTO token (\(Statement.columns))
+            SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])
+            ON CONFLICT (key) DO NOTHING
+            """,
             [
                 .byteas(tokens.map(\.row.key.bytes)), .bigints(tokens.map(\.version.rawValue)),
                 .bigints(tokens.map(\.row.times.writtenAt)), .bigints(tokens.map(\.row.times.expiresAt)),
@@ -337,13 +341,14 @@ extension BlockingConnection {
             ])
     }
 
-    /// Adds sessions to an empty table.
+    /// Adds sessions, except those that are there.
     func add(_ sessions: [SessionRow]) throws(PostgresError) {
         try run(
             """
             INSERT INTO session (\(Statement.sessionColumns))
             SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[],
                 $7::bigint[], $8::bigint[], $9::bytea[])
+            ON CONFLICT (key) DO NOTHING
             """,
             [
                 .byteas(sessions.map(\.key)), .byteas(sessions.map(\.id)), .byteas(sessions.map(\.userKey)),

@@ -24,6 +24,8 @@ package struct PostgresOptions: Sendable {
     var requestLimit = 10_000
     /// Where a write must be on disk before it is acknowledged.
     var durability: StoreDurability
+    /// Whether the store may be opened although a copy has not filled it completely, see `Schema.versionWhileFilled`.
+    var fillsStore = false
 
     package init(
         url: String, hosts: [DatabaseHost], password: @escaping @Sendable () -> SecretText?, connections: Int,

@@ -51,6 +51,8 @@ final class PrimaryConnections: Sendable {
         hosts = HostAccess(options: options, state: store)
     }
 
+    var options: PostgresOptions { hosts.options }
+
     /// What the primary has said of itself; nil before the first connection.
     var facts: HostFacts? { state.withLock(\.facts) }
 

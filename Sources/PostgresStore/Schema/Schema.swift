@@ -7,6 +7,8 @@ import TokenStore
 enum Schema {
     /// The number in the table `store`.
     static let version = 4
+    /// The number there while `token-cache copy` fills the store, and after its interruption; no version opens such a store.
+    static let versionWhileFilled = -version
 
     /// The advisory lock that all connections of servers share, and that `token-cache copy` holds exclusively while it fills the
     /// store.
@@ -121,7 +123,9 @@ enum Schema {
 
 extension Schema {
     /// Throws unless the tables have this program's version and the connection's role may use all their rows.
-    static func check(_ connection: BlockingConnection) throws(PostgresError) -> StoreRow {
+    ///
+    /// - Parameter fills: Whether the store is opened to be filled, see `versionWhileFilled`.
+    static func check(_ connection: BlockingConnection, fills: Bool = false) throws(PostgresError) -> StoreRow {
         let row: StoreRow?
         do throws(PostgresError) {
             row = try StoreRow.read(from: connection)
@@ -141,14 +145,23 @@ extension Schema {
                     make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the roles)
                     """)
         }
-        if let fault = fault(of: row) { throw fault }
+        if let fault = fault(of: row, fills: fills) { throw fault }
         try checkPrivileges(connection)
         return row
     }
 
     /// Why this version of the program cannot use the tables; nil if it can.
-    static func fault(of row: StoreRow) -> PostgresError? {
+    static func fault(of row: StoreRow, fills: Bool = false) -> PostgresError? {
         guard row.schemaVersion != version else { return nil }
+        if row.isBeingFilled {
+            guard !fills else { return nil }
+            return .unexpected(
+                "token-cache copy has not filled the store completely",
+                advice: """
+                    if it was interrupted, run it again, and it continues; or make new tables in another database or schema, with \
+                    token-cache migrate
+                    """)
+        }
         return .unexpected(
             """
             the database has schema \(row.schemaVersion), and this version of token-cache reads and writes schema \(version) only

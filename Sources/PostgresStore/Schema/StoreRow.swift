@@ -20,6 +20,8 @@ struct StoreRow: Sendable, Hashable {
 
     /// Whether a server has started yet.
     var isDecided: Bool { keyRing != nil || !isSealed }
+    /// Whether a copy into the store has begun and is not complete.
+    var isBeingFilled: Bool { schemaVersion == Schema.versionWhileFilled }
 
     /// Reads the row.
     ///
@@ -30,7 +32,7 @@ struct StoreRow: Sendable, Hashable {
             let version = try connection.integer("SELECT schema_version FROM store WHERE one = 1")
         else { return nil }
         var row = StoreRow(schemaVersion: Int(version))
-        guard row.schemaVersion == Schema.version else { return row }
+        guard row.schemaVersion == Schema.version || row.isBeingFilled else { return row }
         // A pooler may send reads to a standby, where the row may be missing what a server has just written.
         let result = try connection.run(
             """

@@ -69,7 +69,7 @@ extension CopySource {
 
 /// Fills a new store.
 ///
-/// Until `finish` there is no store, or one that no server opens.
+/// Until `finish` there is no store, or one that no server opens. Whether another copy continues it is up to the store.
 ///
 /// Used by one thread, which it blocks.
 package protocol CopyTarget: AnyObject {
@@ -86,7 +86,7 @@ package protocol CopyTarget: AnyObject {
     ///   - clockLook: The source's.
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError)
 
-    /// Discards the added rows as far as possible; the next copy starts from scratch in any case.
+    /// Discards the added rows, unless another copy can continue this one.
     func abandon()
 }
 
@@ -168,9 +168,9 @@ package struct StoreCopy {
         if !skipsUnreadable, let reason = summary.unreadable.keys.first {
             throw .refused(
                 """
-                the source has \(unreadable) \(unreadable == 1 ? "row" : "rows") that cannot be read (\(reason)), and nothing \
-                was copied: append the lines of missing keys from an earlier copy of the key ring, or leave these rows out with \
-                --skip-unreadable
+                the source has \(unreadable) \(unreadable == 1 ? "row" : "rows") that cannot be read (\(reason)), so the \
+                copy is not complete: append the lines of missing keys from an earlier copy of the key ring, or leave these rows out \
+                with --skip-unreadable
                 """)
         }
         if read.count.total + omitted.total + unreadable != source.count.total { summary.wrongCount = source.count }
@@ -183,7 +183,8 @@ package struct StoreCopy {
             throw .refused(
                 """
                 what the target holds is not what was read from the source (\(written.count.tokens) of \(read.count.tokens) tokens, \
-                \(written.count.sessions) of \(read.count.sessions) sessions); a disk or the memory of this machine may be failing
+                \(written.count.sessions) of \(read.count.sessions) sessions); the source was changed after an interrupted copy that \
+                this one continued, or a disk or the memory of this machine is failing. Copy into an empty folder or new tables
                 """)
         }
         try target.finish(versionLimit: versionLimit, clockLook: source.clockLook)

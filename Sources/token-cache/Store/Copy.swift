@@ -16,7 +16,8 @@ struct Copy: StoreCommand {
             or, if no key ring is there, the folder of the other store.
 
             Stop the server that uses a data folder before you copy it. A database may be in use: its state at one moment is copied. \
-            A copy that was interrupted starts again from the beginning.
+            A copy into a database that was interrupted continues when it is run again, if the source has not changed; until it is \
+            complete, no server uses the database. A copy into a folder starts again from the beginning.
 
             EXAMPLES
               token-cache copy --from /var/lib/token-cache --to /var/lib/token-cache.new

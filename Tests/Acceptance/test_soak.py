@@ -46,7 +46,6 @@ class Soak:
 
     def __init__(self, library, folder, seed, pace):
         self.folder, self.pace, self.random = folder, pace, random.Random(seed)
-        folder.mkdir()
         self.key, self.pairs = make_key(folder / "api-keys", "backend"), []
         for name in ("first", "second", "served"):
             (folder / name).mkdir()
@@ -454,7 +453,7 @@ def test_nothing_grows_and_nothing_is_lost(request, is_long, shim_library, tmp_p
     minutes = request.config.getoption("--soak-minutes") or (60 if is_long else 0)
     seed = request.config.getoption("--seed") or random.randrange(1 << 32)
     print(f"the order of events can be repeated with --seed {seed}")
-    soak = Soak(shim_library, tmp_path / "soak", seed, LONG if minutes else SHORT)
+    soak = Soak(shim_library, tmp_path, seed, LONG if minutes else SHORT)
     try:
         end = time.monotonic() + minutes * 60
         # After these, a server has whatever it makes at the first use of something.

@@ -27,10 +27,11 @@ struct ServerClient: Sendable {
 
         /// The description, if a process uses the data folder.
         var besideProcess: String {
-            guard case .unreachable(let error) = self, error.code == ENOENT else { return "\(self)" }
+            guard case .unreachable(let error) = self, [ENOENT, ENAMETOOLONG].contains(error.code)
+            else { return "\(self)" }
             return """
-                there is no such socket; if the process is a server, it could not make one, as its log says: \
-                some file systems, such as sshfs and exFAT, have no sockets
+                there is no such socket; if the process is a server, it could not make one, as its log says: its path may have \
+                107 bytes, and some file systems, such as sshfs and exFAT, have no sockets
                 """
         }
 

@@ -105,6 +105,9 @@ enum RowPlace: Hashable, Sendable {
 
     static let rowBits: Int64 = 16
 
+    /// A row of a table, given by its place on the disk, as a `tid` in text.
+    static func text(_ row: Int64) -> String { "(\(row >> rowBits),\(row & (1 << rowBits - 1)))" }
+
     /// Whether a row of this table, given by its place on the disk, is still to be read.
     func isBefore(_ row: Int64) -> Bool {
         guard case .onDisk(_, let place, let end) = self else { return false }
@@ -197,15 +200,18 @@ extension BlockingConnection {
     ///
     /// - Parameters:
     ///   - pages: How many pages of a table are read at most, or twenty times as many sessions in the order of their keys.
+    ///   - limit: Where an earlier call with the same place and pages has ended, and this one ends at the latest.
     ///   - keyNumber: Nil for rows of all keys.
     /// - Returns: The rows, and the next place; nil at the end.
     func rows(
-        after place: RowPlace, pages: Int64, keyNumber: Int? = nil
+        after place: RowPlace, pages: Int64, upTo limit: RowPlace? = nil, keyNumber: Int? = nil
     ) throws(PostgresError) -> (rows: [StoredRow], next: RowPlace?) {
         let number = Parameters.Value.bigint(keyNumber.map { Int64($0) })
         switch place {
         case .onDisk(let table, let place, let end):
             let endOfPages = min(place >> RowPlace.rowBits + pages, end)
+            var stop = endOfPages << RowPlace.rowBits
+            if case .onDisk(table, let last, _)? = limit { stop = last + 1 }
             // Not more bytes than this, as libpq keeps the whole result in memory; values outside of the pages are not read for it.
             let result = try run(
                 """
@@ -217,8 +223,7 @@ extension BlockingConnection {
                 WHERE bytes < $4::bigint ORDER BY place
                 """,
                 [
-                    .text("(\(place >> RowPlace.rowBits),\(place & (1 << RowPlace.rowBits - 1)))"),
-                    .text("(\(endOfPages),0)"), number, .bigint(Int64(WalkPace.bytes)),
+                    .text(RowPlace.text(place)), .text(RowPlace.text(stop)), number, .bigint(Int64(WalkPace.bytes)),
                 ])
             let rows = (0..<result.rowCount).map { row in
                 table == .token
@@ -227,7 +232,7 @@ extension BlockingConnection {
             guard rows.reduce(0, { $0 + $1.valueLength }) < WalkPace.bytes else {
                 return (rows, .onDisk(table, result.integer(rows.count - 1, result.columnCount - 1), end: end))
             }
-            return (rows, .page(endOfPages, of: table, end: end))
+            return (rows, limit ?? .page(endOfPages, of: table, end: end))
         case .session(let key):
             let limit = pages * 20
             let result = try run(
@@ -326,7 +331,7 @@ extension BlockingConnection {
         return (0..<result.rowCount).map { result.integer($0, 0) }
     }
 
-    /// Adds tokens to an empty table.
+    /// Adds tokens, except those that are there.
     func add(_ tokens: [(row: Row, version: TokenVersion)]) throws(PostgresError) {
         try run(
             """

@@ -136,7 +136,9 @@ struct Walk: Sendable {
                 if isCareful {
                     (next, expired) = try visitPage(after: place, &step, on: connection)
                 } else {
-                    let (rows, following) = try connection.rows(after: place, pages: stride.rawValue)
+                    // Where rows have moved away, the second pass would read on, to rows that are not counted yet.
+                    let (rows, following) = try connection.rows(
+                        after: place, pages: stride.rawValue, upTo: former?.next)
                     next = following
                     for row in rows { try step.visit(row) }
                     if let former {

@@ -67,9 +67,9 @@ final class TestServer: Sendable {
         for outcome in await store.administrator.handle.store([(token, nil)], keepsNewer: false) { try outcome.get() }
     }
 
-    /// Stores so many tokens, of which some fifteen fill a page.
-    func fill(_ count: Int) async throws {
-        let info = [UInt8](repeating: 120, count: 400)
+    /// Stores so many tokens, of which some fifteen fill a page, or which lie outside of the pages if they are long.
+    func fill(_ count: Int, bytes: Int = 400) async throws {
+        let info = [UInt8](repeating: 120, count: bytes)
         let tokens = (0..<count).map {
             (token: Token(id: Array("\($0)".utf8), info: info), writtenAt: Int64?.none)
         }

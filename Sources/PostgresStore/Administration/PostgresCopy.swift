@@ -115,16 +115,19 @@ final class PostgresCopyTarget: CopyTarget {
     /// - Returns: Why the store cannot be filled; nil if it can.
     private static func refusal(_ connection: BlockingConnection) throws(PostgresError) -> String? {
         // If there are no tables, opening the store fails, and its error says what to do.
-        guard let row = try StoreRow.read(from: connection) else { return nil }
+        guard try StoreRow.read(from: connection) != nil else { return nil }
         guard try connection.integer("SELECT pg_try_advisory_lock\(Schema.useLock)") == 1 else {
             return """
                 a server or another token-cache copy is using the store; stop it before rows are copied into the store
                 """
         }
-        guard !row.isBeingFilled, try connection.integer("SELECT \(isEmpty)") == 0 else { return nil }
+        // Another copy may have ended just before.
+        let row = try StoreRow.read(from: connection)
+        guard row?.isBeingFilled != true, try connection.integer("SELECT \(isEmpty)") == 0 else { return nil }
         return """
             the store holds tokens or sessions, or rows of removed tokens, which are kept for an hour, and rows are copied into an \
-            empty store only; make new tables in another database or schema, with token-cache migrate
+            empty store only. If token-cache copy has just filled it, the copy is complete; otherwise make new tables in another \
+            database or schema, with token-cache migrate
             """
     }
 

@@ -158,8 +158,8 @@ extension Schema {
             return .unexpected(
                 "token-cache copy has not filled the store completely",
                 advice: """
-                    if it was interrupted, run it again, and it continues; or make new tables in another database or schema, with \
-                    token-cache migrate
+                    if it was interrupted and its source has not changed, run it again, and it continues; or make new tables in another \
+                    database or schema, with token-cache migrate
                     """)
         }
         return .unexpected(

@@ -109,6 +109,45 @@ import Testing
         #expect(disk.information == two)
     }
 
+    /// A server of which each answer waits for a gate of its own.
+    private final class SlowAnswers: TokenCaching {
+        let gates = [Gate(), Gate()]
+        private let (server, asks) = (MemoryCache(), Locked(0))
+
+        init() {
+            for gate in gates { gate.shut() }
+        }
+
+        func fetch() async throws -> TokenInformation? {
+            let number = asks.withLock { asks in
+                defer { asks += 1 }
+                return asks
+            }
+            await gates[number].pass()
+            return try await server.fetch()
+        }
+
+        func store(_ information: TokenInformation) async throws {}
+        func clear() async throws {}
+    }
+
+    @Test func `while the later of two fetches is under way, it is unknown what the server has`() async throws {
+        let (local, server) = (LocalTokenCache(disk, user: "a"), SlowAnswers())
+        try await local.store(token("one"))
+        let cache = layered(remote: server)
+        let first = Task { try await cache.fetch() }
+        await server.gates[0].reached()
+        // Of another process with the same disk.
+        try await local.store(token("two"))
+        let second = Task { try await cache.fetch() }
+        await server.gates[1].reached()
+        server.gates[0].open()
+        _ = try await first.value
+        #expect(await cache.obstacle(to: token("two"), at: TestClock().now) as? TokenCacheError == .timedOut)
+        server.gates[1].open()
+        #expect(try await second.value == nil)
+    }
+
     @Test func `an answer that may be a failure is no reason to forget a token`() async throws {
         for (headers, isNone) in [
             ([:], true), (["Retry-After": "2"], false), (["Retry-After": "Thu, 26 Nov 2026 03:10:26 GMT"], false),

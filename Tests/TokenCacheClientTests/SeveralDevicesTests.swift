@@ -102,6 +102,23 @@ private final class Device {
         }
     }
 
+    @Test(arguments: [true, false], [true, false])
+    func `a sign-out of a device that never saw the server ends no later login, whose token stays away`(
+        restarts: Bool, hasLogin: Bool
+    ) async throws {
+        let server = VersionedServer()
+        let (one, two) = try (Device(1, server), Device(2, server))
+        one.isDown.current = true
+        if hasLogin { try await one.logIn("1") }
+        try await one.cache.clear()
+        try await two.logIn("2")
+        one.isDown.current = false
+        if restarts { try one.restart() }
+        try await one.cache.synchronize()
+        #expect(one.disk.record == nil)
+        for device in [two, one] { #expect(try await device.cache.fetch()?.loginID == "2") }
+    }
+
     enum Way: CaseIterable { case open, loadAndOpen, reload }
 
     @Test(arguments: [nil, "of another device"], Way.allCases)

@@ -114,7 +114,8 @@ import Testing
         #expect(try await session.open(patience: Self.week) == .open)
         _ = try await session.token(forcingRefresh: true) { _ in one }
         #expect(session.currentToken == one)
-        #expect(clock.sleeps.current == [])
+        // The limit of `close`.
+        #expect(clock.sleeps.current == [.seconds(10)])
     }
 
     @Test(arguments: [true, false])
@@ -284,6 +285,26 @@ import Testing
             }
         }
         try await until { server.token == "two" }
+    }
+
+    @Test func `a program may end when its session is closed, as a refresh has ended then`() async throws {
+        let (server, provider) = (VersionedServer(), Gate())
+        put(one, on: server)
+        provider.shut()
+        let session = patientSession(cache: layeredCache(try remote(.session { _ in "tcs_a" }, server.transport())))
+        try await session.open(patience: Self.week)
+        let refreshed = Task {
+            try await session.token(forcingRefresh: true) { _ in
+                await provider.pass()
+                return two
+            }
+        }
+        await provider.reached()
+        let closing = Task { await session.close() }
+        await #expect(throws: TokenSessionError.closed) { try await refreshed.value }
+        provider.open()
+        await closing.value
+        #expect(server.token == "two")
     }
 
     @Test(arguments: [true, false], [true, false])

@@ -121,9 +121,10 @@ extension LayeredTokenCache {
                 return
             }
             switch result {
-            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere. If a token waits
-            // here, the user has come back.
-            case _ where isOthers && record?.information == nil: record = nil
+            // Nothing stays here of a user who has left the device, and no token of a later login elsewhere after a sign-out, unless
+            // somebody asks for it. If a token waits here, the user has come back.
+            case .overtaken where record?.information == nil, .sent where isOthers && record?.information == nil:
+                record = nil
             case .sent(let base):
                 record?.base = base
                 record?.write = nil
@@ -149,24 +150,23 @@ extension LayeredTokenCache {
         let isFirstTry = untried?.id == write.id
         let isUnconditional = isFirstTry && untried?.isUnconditional == true
         untried = nil
-        var record = record
-        if isUnconditional { record.base = .anything }
         guard record.information == nil else {
-            return try await send(record, write, to: remote, isFirstTry: isFirstTry)
+            return try await send(record, write, to: remote, isFirstTry: isFirstTry, isUnconditional)
         }
         // After the first try, the app may no longer have a session of the user who has signed out.
         if !isFirstTry, let credential = write.credential,
             let cache = (remote as? RemoteTokenCache)?.cache(by: credential)
         {
             do {
-                return try await send(record, write, to: cache, isFirstTry: isFirstTry)
+                return try await send(record, write, to: cache, isFirstTry: isFirstTry, isUnconditional)
             } catch let error as TokenCacheError where error.isPermanent {}
         }
-        return try await send(record, write, to: remote, isFirstTry: isFirstTry)
+        return try await send(record, write, to: remote, isFirstTry: isFirstTry, isUnconditional)
     }
 
     private func send(
-        _ record: LocalRecord, _ write: LocalRecord.Write, to remote: any TokenCaching, isFirstTry: Bool
+        _ record: LocalRecord, _ write: LocalRecord.Write, to remote: any TokenCaching, isFirstTry: Bool,
+        _ isUnconditional: Bool
     ) async throws -> SendResult {
         var (base, logins) = (record.base, write.logins)
         let isSignOut = record.information == nil
@@ -181,7 +181,7 @@ extension LayeredTokenCache {
             }
             let current = try await remote.fetchWithBase()
             if current.holds(record.information, orEnded: write.logins) { return .sent(current.base) }
-            guard Self.counts(record, write, over: current) else { return .overtaken(by: current) }
+            guard Self.counts(record, write, over: current, isUnconditional) else { return .overtaken(by: current) }
             base = current.base.justFetched
             logins.formUnion(current.endedLogins)
         }
@@ -190,7 +190,7 @@ extension LayeredTokenCache {
 
     /// Whether a write takes precedence over what another device has written meanwhile.
     private static func counts(
-        _ record: LocalRecord, _ write: LocalRecord.Write, over current: VersionedToken
+        _ record: LocalRecord, _ write: LocalRecord.Write, over current: VersionedToken, _ isUnconditional: Bool
     ) -> Bool {
         let login = record.information?.loginID
         /// Whether this device did not know the login before this write.
@@ -207,7 +207,7 @@ extension LayeredTokenCache {
             if write.replaced.contains(SHA256.hexadecimal(found.text)) { return true }
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
             // A sign-out does not end a login that its device did not know.
-            if record.information == nil { return isOfKnownLogin ?? true || record.base == .anything }
+            if record.information == nil { return isOfKnownLogin ?? true || isUnconditional }
             // Otherwise what this device did not know of stands, whatever the clocks say.
             return isNewLogin && isOfKnownLogin == true
         }

@@ -36,8 +36,9 @@ public actor LayeredTokenCache: TokenCaching {
     private var isLate = false
     /// The outcomes of writes that somebody waits for, by the writes' ids.
     var outcomes: [String: Outcome<Void>] = [:]
-    /// The fetch from the server that is under way, and what was known before it.
-    private var asking: (known: LocalRecord?, answer: Outcome<TokenInformation?>)?
+    /// The last fetch from the server that is under way, its number, and what was known before it.
+    private var asking: (number: Int, known: LocalRecord?, answer: Outcome<TokenInformation?>)?
+    private var asks = 0
     /// The login or sign-out that has just been made and was not sent yet, and whether it replaces whatever is on the server.
     var untried: (id: String, isUnconditional: Bool)?
     /// The ids of writes that are being put into the queue.
@@ -195,13 +196,14 @@ public actor LayeredTokenCache: TokenCaching {
         if let asking, asking.known == nil ? known == nil : asking.known?.isSame(as: known) == true {
             return asking.answer
         }
-        let answer = Outcome { try await self.asked(known) }
-        asking = (known, answer)
+        asks += 1
+        let answer = Outcome { [asks] in try await self.asked(asks, known) }
+        asking = (asks, known, answer)
         return answer
     }
 
-    private func asked(_ known: LocalRecord?) async throws -> TokenInformation? {
-        defer { asking = nil }
+    private func asked(_ number: Int, _ known: LocalRecord?) async throws -> TokenInformation? {
+        defer { if asking?.number == number { asking = nil } }
         let answer: VersionedToken
         do {
             answer = try await remote.fetchWithBase()

@@ -184,9 +184,11 @@ extension RemoteTokenCache {
 
     /// What is there, and which version of it that is.
     func fetchVersion() async throws -> VersionedToken {
+        let before = known.withLock { $0.base }
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
-        known.withLock { $0.base = base }
+        // Otherwise something was written meanwhile, and the answer may be older.
+        known.withLock { if $0.base == before { $0.base = base } }
         var found = VersionedToken(content: content(of: answer), base: base, isLate: answer.isLate)
         found.takeLease()
         return found

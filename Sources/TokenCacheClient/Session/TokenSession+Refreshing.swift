@@ -122,8 +122,8 @@ extension TokenSession {
         let isForced: Bool
         /// The session's life in which it began.
         let life: Int
-        /// Stands for this device.
-        var device = UUID().uuidString
+        /// Stands for this device; in another life of the session it is another one, as the exchange of the one before may go on.
+        var device: String
         let outcome = Outcome<TokenInformation>()
     }
 
@@ -132,11 +132,12 @@ extension TokenSession {
         _ old: TokenInformation, for duration: Duration, isForced: Bool, by refresh: @escaping Refresh
     ) -> Outcome<TokenInformation> {
         if let refreshing { return refreshing }
-        let asked = Refreshing(refresh: refresh, duration: duration, isForced: isForced, life: life)
+        let asked = Refreshing(
+            refresh: refresh, duration: duration, isForced: isForced, life: life, device: "\(id)-\(life)")
         refreshing = asked.outcome
         lastRefresh = now()
         // In a task of its own: if the caller's is cancelled, others still wait for the outcome.
-        Task { await perform(asked, of: old) }
+        refreshWork = Outcome { await self.perform(asked, of: old) }
         return asked.outcome
     }
 

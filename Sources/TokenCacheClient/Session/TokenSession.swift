@@ -39,6 +39,10 @@ public actor TokenSession {
     private(set) var opening: Opening?
     /// The outcome of the refresh that is under way.
     var refreshing: Outcome<TokenInformation>?
+    /// The end of all work on the last refresh, which may outlive the session.
+    var refreshWork: Outcome<Void>?
+    /// Stands for this session among those that share a token.
+    let id = UUID().uuidString
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
     var lastReload = Date.distantPast
@@ -352,9 +356,12 @@ public actor TokenSession {
 
     /// Ends the session, in any state; the token stays in the cache, from which it can be opened again.
     ///
-    /// When the call returns, all writes of the session have ended, unless the task was cancelled.
+    /// When the call returns, all writes of the session have ended, unless the task was cancelled. It waits ten seconds at most for a
+    /// refresh that is under way.
     public func close() async {
         end(.closed)
+        // The provider may have used up the token that it got, so the process must not end before the new one is stored.
+        try? await withTimeLimit(.seconds(10), clock: clock) { [refreshWork] in try await refreshWork?.value() }
         await writes.finish()
     }
 

@@ -219,10 +219,14 @@ struct LineReader: ~Copyable {
     init(_ path: String) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
-            // A named pipe is refused, as it may have no writer; standard input may be a pipe.
-            file =
-                path == "/dev/stdin"
-                ? try FileDescriptor(opening: path, O_RDONLY) : try FileDescriptor(openingFile: path)
+            // A named pipe is refused, as it may have no writer. Standard input may be one, or a file that this user may not open.
+            if path == "/dev/stdin" {
+                let number = dup(STDIN_FILENO)
+                guard number >= 0 else { throw SystemError.last("dup") }
+                file = FileDescriptor(owning: number)
+            } else {
+                file = try FileDescriptor(openingFile: path)
+            }
         } catch {
             throw .file(path: path, error)
         }

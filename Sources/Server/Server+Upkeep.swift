@@ -34,11 +34,19 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when it is due, retries writes that failed, and notices a disk that hangs.
+    /// Replaces the audit log's key when it is due, retries what failed, and notices a disk that hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
         async let progress: Void = Self.repeatedly(after: .seconds(1)) { audit.checkProgress() }
-        await Self.repeatedly(after: .seconds(1)) { await auditQueue.run { audit.keepUp() } }
+        await Self.repeatedly(after: .seconds(1)) {
+            await auditQueue.run { [self] in
+                audit.keepUp()
+                // After a rotation for which there was no room; logrotate skips the empty file that it has left, and asks no more.
+                guard reloadRecord.withLock(\.auditFault) != nil, (try? audit.reopen()) != nil else { return }
+                reloadRecord.withLock { $0.auditFault = nil }
+                logger.notice("the audit log is continued in a new file, which had failed before")
+            }
+        }
         await progress
     }
 

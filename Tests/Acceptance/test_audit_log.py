@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from access import api_request, make_key
 from administration import ADMINISTRATION, metrics
 from http_client import exchange
-from server_process import run, until
+from server_process import binary, run, until
 from store_files import audit_events, make_audit_keys
 from test_durability import fill
 
@@ -60,6 +62,12 @@ def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     assert found.returncode == 0 and "lines 1 to 7 are as they were written" in found.stdout
     found = command("audit", "verify", "-", "--key", key, "--json", stdin=log.read_text())
     assert json.loads(found.stdout)["sound"] is True
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.sendall(log.read_bytes())
+        writer.shutdown(socket.SHUT_WR)
+        found = subprocess.run([binary(), "audit", "verify", "-", "--key", key], stdin=reader, capture_output=True, timeout=30)
+    assert found.returncode == 0, found
 
     text = log.read_text()
     log.write_text(text.replace('"sequence":4,', '"sequence":4,', 1).replace("unaltered", "new_chain", 1))
@@ -91,6 +99,19 @@ def test_a_rotation_continues_the_chain(audited, tmp_path):
     packed.write_bytes(gzip.compress(Path(f"{log}.1").read_bytes()))
     found = command("audit", "verify", packed, log, "--key", key)
     assert found.returncode == 1 and "is compressed" in found.stdout, found
+
+
+def test_a_rotation_for_which_there_was_no_room_is_made_up_for(audited, small_disk):
+    log = small_disk / "audit.ndjson"
+    server, _, key = audited(file=str(log))
+    fill(small_disk / "filler")
+    log.rename(f"{log}.1")
+    server.send_signal(signal.SIGHUP)
+    until(lambda: "the audit log is not continued in a new file" in server.log())
+    (small_disk / "filler").unlink()
+    until(lambda: log.exists() and log.stat().st_size > 0)
+    server.stop()
+    assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
 
 
 def test_a_removed_log_gives_its_room_back_while_the_disk_is_full(audited, small_disk, tmp_path):

@@ -11,6 +11,8 @@ import Testing
         #expect(read(head + "hi").continues == 0)
         let old = "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
         #expect(read(old).continues == 0)
+        let none = "POST / HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 2\r\n\r\n"
+        #expect(read(none) == read(none.replacing("Expect:\r\n", with: "")))
         let large = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000000\r\n\r\n"
         #expect(read(large) == Reading(end: "refused bodyTooLarge"))
         let chunked = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"

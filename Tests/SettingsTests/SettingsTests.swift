@@ -2,6 +2,7 @@ import Foundation
 import HTTP
 import TestSupport
 import Testing
+import TokenService
 
 @testable import Settings
 
@@ -39,6 +40,14 @@ import Testing
         #expect(settings.limits.head == 5 << 10)
         #expect(settings.drainTimeout == .seconds(3))
         #expect(settings.timeouts.idle == .seconds(75))
+    }
+
+    @Test func `what programs write for off and for nothing is understood`() throws {
+        let settings = try load(
+            "access_log: false\nhttps: {mode: false, public_host: null}\ntls: {certificate: ~}\nsealing: {key_ring: null}"
+        )
+        #expect(settings.accessLog == .off && settings.https.mode == .off && settings.https.publicHost.isEmpty)
+        #expect(settings.tls.certificates.isEmpty && settings.sealing.keyRing.isEmpty)
     }
 
     @Test func `lists may be lists or single values`() throws {

@@ -136,7 +136,10 @@ extension SettingFormat where Value == Bool {
 extension SettingFormat where Value: RawRepresentable<String> & CaseIterable {
     /// One of the type's cases.
     static var choice: SettingFormat {
-        single(Value.allCases.map(\.rawValue).joined(separator: ", "), Value.init(rawValue:), \.rawValue)
+        // As above: `off` is one of some types' cases.
+        single(
+            Value.allCases.map(\.rawValue).joined(separator: ", "), { Value(rawValue: $0 == "false" ? "off" : $0) },
+            \.rawValue)
     }
 }
 

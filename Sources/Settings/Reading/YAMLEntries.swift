@@ -3,7 +3,7 @@ import CYAML
 /// The keys of a YAML text with their values, flat: `body` in the section `limits` is `limits.body`.
 ///
 /// Reads the part of YAML that settings need: one document of sections, lists of scalars, and scalars, each of which is its
-/// text whatever it looks like. Anchors and aliases are not followed, so that the result is never larger than the text.
+/// text whatever it looks like; but null, which programs write for what is not set, is empty. Anchors and aliases are not followed, so that the result is never larger than the text.
 struct YAMLEntries {
     /// A key with its values.
     struct Entry: Hashable {
@@ -172,7 +172,8 @@ struct YAMLEntries {
                 let scalar = unsafe event.data.scalar
                 isAnchored = unsafe scalar.anchor != nil
                 let bytes = unsafe UnsafeBufferPointer(start: scalar.value, count: scalar.length)
-                return unsafe .scalar(String(decoding: bytes, as: UTF8.self))
+                let (text, style) = unsafe (String(decoding: bytes, as: UTF8.self), scalar.style)
+                return .scalar(style == YAML_PLAIN_SCALAR_STYLE && Self.nulls.contains(text) ? "" : text)
             case YAML_MAPPING_START_EVENT:
                 isAnchored = unsafe event.data.mapping_start.anchor != nil
                 return .sectionStart
@@ -189,6 +190,9 @@ struct YAMLEntries {
             }
         }
     }
+
+    /// YAML 1.2.2, section 10.3.2.
+    private static let nulls = ["~", "null", "Null", "NULL"]
 
     /// Why libyaml has stopped.
     private var syntaxError: SyntaxError {

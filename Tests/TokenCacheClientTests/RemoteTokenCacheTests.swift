@@ -266,6 +266,22 @@ private let isIPv6Known = false
         try remote(.session { _ in "tcs_a" }, transport)
     }
 
+    @Test(arguments: [true, false])
+    func `a token without a date has the same one at each fetch, until there is another token`(hasVersions: Bool)
+        async throws
+    {
+        let server = VersionedServer(hasVersions: hasVersions)
+        let cache = try session(server.transport())
+        for text in ["one", "two"] {
+            server.put(#"{"com.facebook.sdk:TokenInformationTokenKey":"\#(text)"}"#)
+            let first = try await cache.fetch()
+            #expect(first?.token == text)
+            for _ in 0..<3 { #expect(try await cache.fetch() == first) }
+        }
+        try await cache.store(token)
+        #expect(try await cache.fetch() == token)
+    }
+
     @Test func `of two devices that refresh at once, the slower one learns of it`() async throws {
         let server = VersionedServer()
         let (a, b) = try (session(server.transport()), session(server.transport()))

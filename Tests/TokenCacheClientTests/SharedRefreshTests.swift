@@ -203,7 +203,7 @@ import Testing
     /// A session without a refresh of its own, whose server answers with this advice.
     private func session(
         _ server: VersionedServer, advice: Locked<String?>, patience: Duration = .seconds(3_600),
-        time: Locked<Date> = Locked(Date()), gate: Gate = Gate()
+        time: Locked<Date> = Locked(Date()), gate: Gate = Gate(), isLayered: Bool = true
     ) throws -> TokenSession {
         let inner = server.transport()
         let transport = ScriptedTransport { request, _ in
@@ -212,18 +212,20 @@ import Testing
             response.headers["token-refresh"] = advice.current
             return response
         }
-        let cache = layeredCache(try remote(.session { _ in "tcs_a" }, transport), patience: patience)
+        let remote = try remote(.session { _ in "tcs_a" }, transport)
+        let cache: any TokenCaching = isLayered ? layeredCache(remote, patience: patience) : remote
         return TokenSession(cache: cache, clock: WaitingClock(), now: { time.current })
     }
 
-    @Test func `nobody has to log in while the server cannot refresh a token yet, only when it never will`()
+    @Test(arguments: [true, false])
+    func `nobody has to log in while the server cannot refresh a token yet, only when it never will`(isLayered: Bool)
         async throws
     {
         let (server, advice, time) = (VersionedServer(), Locked<String?>("later"), Locked(Date()))
         var expired = one
         expired.expirationDate = time.current - 1_800
         put(expired, on: server)
-        let session = try session(server, advice: advice, time: time)
+        let session = try session(server, advice: advice, time: time, isLayered: isLayered)
         let later = TokenCacheError.unavailable(status: 200, retryAfter: nil)
         for _ in 0..<2 { await #expect(throws: later) { try await session.open() } }
         await #expect(throws: later) {

@@ -32,8 +32,6 @@ public actor LayeredTokenCache: TokenCaching {
     private let turns = Turns()
     /// A record that could not be saved, for example on a full disk, and what is saved in its place.
     private var unsaved: Unsaved?
-    /// Whether the server has answered with an expired token that it will refresh later.
-    private var isLate = false
     /// The outcomes of writes that somebody waits for, by the writes' ids.
     var outcomes: [String: Outcome<Void>] = [:]
     /// The last fetch from the server that is under way, its number, and what was known before it.
@@ -207,7 +205,7 @@ public actor LayeredTokenCache: TokenCaching {
         let answer: VersionedToken
         do {
             answer = try await remote.fetchWithBase()
-            (remoteError, isLate) = (nil, answer.isLate)
+            remoteError = nil
             if case .unreadable(let error) = answer.content { throw error }
         } catch {
             failed(by: error)
@@ -373,8 +371,6 @@ public actor LayeredTokenCache: TokenCaching {
     }
 
     /// Why it is unknown what the server has in place of a token, if that may be known later.
-    ///
-    /// A server that says `later` says so for good of a token that its provider refuses without a reason, so it counts for an hour.
     func obstacle(to information: TokenInformation, at time: Date) async -> (any Error)? {
         if let remoteError {
             // One of the app's own code, for whose caller nothing was cancelled.
@@ -383,8 +379,7 @@ public actor LayeredTokenCache: TokenCaching {
         }
         let isSending = if isSending { await isWriteWaiting() } else { false }
         if asking != nil || isSending { return TokenCacheError.timedOut }
-        let mayComeLater = isLate && !information.isExpired(at: time - 3_600)
-        return mayComeLater ? TokenCacheError.unavailable(status: 200, retryAfter: nil) : nil
+        return (remote as? RemoteTokenCache)?.obstacle(to: information, at: time)
     }
 
     /// Notes the error of a request.

@@ -21,6 +21,10 @@ public struct RemoteTokenCache: TokenCaching {
     /// What copies share.
     private struct Known {
         var base = TokenBase.anything
+        /// The token of that base, if it was fetched.
+        var information: TokenInformation?
+        /// Whether the server has answered with an expired token that it will refresh later.
+        var isLate = false
         /// The session that was sent last.
         var session: String?
     }
@@ -187,11 +191,25 @@ extension RemoteTokenCache {
         let before = known.withLock { $0.base }
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
-        // Otherwise something was written meanwhile, and the answer may be older.
-        known.withLock { if $0.base == before { $0.base = base } }
-        var found = VersionedToken(content: content(of: answer), base: base, isLate: answer.isLate)
+        var found = VersionedToken(content: content(of: answer), base: base)
         found.takeLease()
+        known.withLock { known in
+            known.isLate = answer.isLate
+            // Otherwise something was written meanwhile, and the answer may be older.
+            guard known.base == before else { return }
+            // The same version stays as it is: a token without a date would get a new one.
+            if base == before, found.information != nil, let same = known.information { found.content = .token(same) }
+            (known.base, known.information) = (base, found.information)
+        }
         return found
+    }
+
+    /// The error if the server will have another token later in the place of an expired one.
+    ///
+    /// It says so for good of a token that its provider refuses without a reason, so that counts for an hour.
+    func obstacle(to information: TokenInformation, at time: Date) -> TokenCacheError? {
+        guard known.withLock({ $0.isLate }), !information.isExpired(at: time - 3_600) else { return nil }
+        return .unavailable(status: 200, retryAfter: nil)
     }
 
     private func content(of answer: ServerAnswer) -> VersionedToken.Content {
@@ -262,7 +280,7 @@ extension RemoteTokenCache {
     private func post(_ text: String, _ fields: [String: String]) async throws -> TokenBase {
         let answer = try await ask("POST", [("token_info", text)], fields)
         let new = answer.entityTag.map(TokenBase.version) ?? TokenBase(contentOf: text)
-        known.withLock { $0.base = new }
+        known.withLock { ($0.base, $0.information) = (new, nil) }
         return new
     }
 }

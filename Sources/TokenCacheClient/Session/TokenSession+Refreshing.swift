@@ -70,8 +70,14 @@ extension TokenSession {
         }
         if self.isUsable(found) { return found }
         // Nobody has to log in for want of a network.
-        if failure == nil { failure = await (cache as? LayeredTokenCache)?.obstacle(to: found, at: time) }
+        if failure == nil { failure = await obstacle(to: found, at: time) }
         throw failure ?? giveUp(found)
+    }
+
+    /// Why it is unknown what the server has in place of a token, if that may be known later.
+    func obstacle(to information: TokenInformation, at time: Date) async -> (any Error)? {
+        if let cache = cache as? RemoteTokenCache { return cache.obstacle(to: information, at: time) }
+        return await (cache as? LayeredTokenCache)?.obstacle(to: information, at: time)
     }
 
     /// The error for a token in whose place there is no other, so that only the user can go on.

@@ -1,6 +1,19 @@
 import Foundation
 
 extension TokenSession {
+    /// The token from which the session may open.
+    func fetch() async throws -> TokenInformation? {
+        if let hash = try? await local?.record()?.refused { dead = hash }
+        // An event corrects it when the server has answered.
+        if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
+        let found = try await cache.fetch()
+        guard let found, !accepts(found), !isLost(found), found.isExpired(at: now() - leeway) else { return found }
+        // The server may have another one, and nobody has to log in for want of a network.
+        if let cache = cache as? LayeredTokenCache { return try await cache.fetchSettled(insteadOf: found, at: now()) }
+        if let obstacle = await obstacle(to: found, at: now()) { throw obstacle }
+        return found
+    }
+
     /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
     /// if the user has signed out there.
     ///

@@ -232,18 +232,6 @@ public actor TokenSession {
         opening = nil
     }
 
-    private func fetch() async throws -> TokenInformation? {
-        if let hash = try? await local?.record()?.refused { dead = hash }
-        // An event corrects it when the server has answered.
-        if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
-        let found = try await cache.fetch()
-        guard let found, !accepts(found), !isLost(found), found.isExpired(at: now() - leeway),
-            let cache = cache as? LayeredTokenCache
-        else { return found }
-        // The server may have another one, and nobody has to log in for want of a network.
-        return try await cache.fetchSettled(insteadOf: found, at: now())
-    }
-
     private func load(_ patience: Duration, _ life: Int) async throws -> State {
         let cached = try await withTimeLimit(patience, clock: clock) { try await self.fetch() }
         guard self.life == life else { throw TokenSessionError.closed }

@@ -38,8 +38,6 @@ struct VersionedToken: Sendable {
     var base: TokenBase
     /// What a device has added to the token that it refreshes, see `RefreshLease`.
     var lease: String?
-    /// Whether the token has expired, and the server will have another one later.
-    var isLate = false
 
     /// The token, if there is one that can be read.
     var information: TokenInformation? {

@@ -289,6 +289,22 @@ import Testing
         try await until { server.token == "two" }
     }
 
+    @Test func `a session that could not take its lease back does not wait for it`() async throws {
+        let server = VersionedServer()
+        put(one, on: server)
+        let session = try session(server, isLayered: false)
+        try await session.open(patience: Self.week)
+        await #expect(throws: Trouble.self) {
+            try await session.token(forcingRefresh: true) { _ in
+                server.isDown.current = true
+                throw Trouble()
+            }
+        }
+        server.isDown.current = false
+        #expect(try await session.token(forcingRefresh: true) { _ in two } == two)
+        #expect(clock.sleeps.current == [])
+    }
+
     @Test func `a program may end when its session is closed, as a refresh has ended then`() async throws {
         let (server, provider) = (VersionedServer(), Gate())
         put(one, on: server)

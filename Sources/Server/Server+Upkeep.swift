@@ -41,7 +41,8 @@ extension Server {
         await Self.repeatedly(after: .seconds(1)) {
             await auditQueue.run { [self] in
                 audit.keepUp()
-                // After a rotation for which there was no room; logrotate skips the empty file that it has left, and asks no more.
+                // A rotation may have failed because the disk was full. logrotate then skips the empty file that is left, and never sends
+                // SIGHUP again.
                 guard reloadRecord.withLock(\.auditFault) != nil, (try? audit.reopen()) != nil else { return }
                 reloadRecord.withLock { $0.auditFault = nil }
                 logger.notice("the audit log is continued in a new file, which had failed before")

@@ -53,7 +53,7 @@ package enum FileReplacement {
     /// - Parameters:
     ///   - path: The file's path.
     ///   - patience: How long to wait while another process keeps the folder locked, which anybody who can read the folder can do.
-    ///   - failure: Makes the error that is thrown after that time.
+    ///   - failure: Returns the error to throw if the folder is still locked then.
     ///   - body: Reads and replaces the file.
     package static func withLock<Result, Failure: Error>(
         onFolderOf path: String, patience: Duration = .seconds(15), or failure: (LockedFolder) -> Failure,

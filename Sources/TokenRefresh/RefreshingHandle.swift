@@ -90,8 +90,8 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     private func answer(to read: Read, _ fetched: Fetched, advice: RefreshAdvice?) -> Fetched? {
         guard case .found(let info, let writtenAt, let until, let version) = fetched else { return fetched }
         let shown = hidesRefreshTokens ? RefreshableToken.withoutRefreshTokens(info) : info
-        // Dates in token infos are by the wall clock, so the time of writing is converted. If that lies in the future of the store's
-        // clock, the clock was wrong then; the token counts as old, so that it is refreshed soon.
+        // Token infos have dates of the wall clock, so the time of writing is converted to it. If the row seems to have been written in
+        // the future, the clock was wrong when it was written; the token then counts as old, so that it is refreshed soon.
         let (now, storeTime) = (Int64(time(nil)), inner.unixTime)
         let obtainedAt = writtenAt > storeTime + 86_400 ? 0 : writtenAt &- (storeTime - now)
         guard read.limit < .max,

@@ -151,7 +151,7 @@ struct HeadParser {
     }
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
-        // A list of no expectations (RFC 9110, section 10.1.1), with which PHP's Guzzle keeps libcurl from waiting for leave.
+        // The list may be empty (RFC 9110, section 10.1.1). PHP's Guzzle sends it so that libcurl does not wait for 100 Continue.
         guard !value.isEmpty else { return }
         guard bytes.equalsIgnoringCase(value, "100-continue") else { throw .unknownExpectation }
         head.fields.expectsContinue = true

@@ -86,7 +86,7 @@ final class PostgresCopySource: CopySource {
 
 /// Fills an empty store on PostgreSQL, or continues to fill it after an interruption.
 ///
-/// Each call adds its rows for good. Until the last one, no server begins to use a connection, and none opens the store, see
+/// Each call of `add` commits its rows. Until `finish`, no server begins to use a connection, and none opens the store; see
 /// `Schema.versionWhileFilled`.
 final class PostgresCopyTarget: CopyTarget {
     private let connection: BlockingConnection
@@ -137,7 +137,7 @@ final class PostgresCopyTarget: CopyTarget {
         let (tokens, sessions) = try coder.rows(of: rows)
         try writing { () throws(PostgresError) in
             try connection.transaction { () throws(PostgresError) in
-                // The commit of `finish` makes all of them durable.
+                // Waiting for the disk is left to the commit of `finish`, which is durable only if all earlier ones are.
                 try connection.run("SET LOCAL synchronous_commit = off")
                 if !tokens.isEmpty { try connection.add(tokens) }
                 if !sessions.isEmpty { try connection.add(sessions) }

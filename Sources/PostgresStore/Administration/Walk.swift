@@ -136,7 +136,8 @@ struct Walk: Sendable {
                 if isCareful {
                     (next, expired) = try visitPage(after: place, &step, on: connection)
                 } else {
-                    // Where rows have moved away, the second pass would read on, to rows that are not counted yet.
+                    // After rows have moved to other pages, the second pass would otherwise read on, to rows that the first one has not
+                    // counted.
                     let (rows, following) = try connection.rows(
                         after: place, pages: stride.rawValue, upTo: former?.next)
                     next = following

@@ -37,8 +37,8 @@ struct Dial: Sendable {
         // While a row is locked, writes that have shared a transaction with one of that row have time to be repeated without it.
         let (first, facts) = try hosts.connect(
             to: host, patience: timeout, lockTimeout: timeout / 4, until: .now + timeout)
-        let isFilled = "NOT EXISTS (SELECT FROM store WHERE schema_version = \(Schema.versionWhileFilled))"
-        guard try first.integer("SELECT \(isFilled) AND pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
+        let isComplete = "NOT EXISTS (SELECT FROM store WHERE schema_version = \(Schema.versionWhileFilled))"
+        guard try first.integer("SELECT \(isComplete) AND pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that is complete")
         }
         // The host has answered, and has as much time again for each of the following steps.

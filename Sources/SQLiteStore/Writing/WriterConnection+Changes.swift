@@ -19,7 +19,8 @@ extension WriterConnection {
     /// - Parameters:
     ///   - changes: What to change.
     ///   - rules: For all of them.
-    ///   - isOfOneRow: Told of a change that has met a damaged page; returns whether other rows may be sound.
+    ///   - isOfOneRow: Called with a change that has met a damaged page; returns whether the damage may concern that row alone, so
+    ///     that the other changes are still made.
     /// - Returns: An outcome for each change.
     func apply(
         _ changes: [Change], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool

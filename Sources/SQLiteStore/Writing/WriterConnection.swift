@@ -101,8 +101,8 @@ final class WriterConnection {
 
     /// Bytes that a commit leaves free if it adds rows.
     ///
-    /// Deleting and replacing need them: for their WAL, and for the new pages of a long value, which are taken before the old
-    /// ones become free.
+    /// Later commits that delete or replace rows need this room: for the WAL, and because the new pages of a long value are taken
+    /// before its old ones become free.
     private static let roomForChanges = 1 << 20
 
     /// Bytes that a commit must leave free on the disk.

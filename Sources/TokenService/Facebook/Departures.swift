@@ -212,7 +212,7 @@ package final class Departures: TokenInspector {
     /// Walks over a small store at once; in a large one, the walk goes on with its usual pauses.
     private func hurry(_ store: any StoreAdministrator) async {
         state.withLock { $0.isHurried = false }
-        // A round counts for departures that were noted in an earlier second.
+        // A round counts only for departures that were noted in an earlier second than the one in which it begins.
         try? await Task.sleep(for: .seconds(1))
         do throws(StoreError) {
             guard let rows = try await store.statistics().walk?.progress.total, rows <= Self.smallStore else { return }

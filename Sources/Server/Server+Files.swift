@@ -14,8 +14,8 @@ extension Server {
         _ settings: Settings, except isAwaited: (String) -> Bool
     ) throws(StartError) -> String? {
         let summary = try AccessResources(settings).keySummary
-        let path = settings.accessLogFile
-        if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
+        let path = settings.accessLog.file
+        if settings.accessLog.isOn && !path.isEmpty && !isAwaited(path) {
             do throws(SystemError) {
                 try AccessLogFile.examine(path)
             } catch {

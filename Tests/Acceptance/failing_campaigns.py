@@ -43,7 +43,8 @@ class Campaign:
     def __init__(self, phase, library, certificate, folder):
         self.phase, self.library, self.folder = phase, library, folder
         self.settings = {
-            "tls": {"certificate": certificate[0], "private_key": certificate[1]}, "access_log_file": str(folder / "access.log")}
+            "tls": {"certificate": certificate[0], "private_key": certificate[1]},
+            "access_log": f"combined {folder}/access.log"}
         self.rounds = 1 if ACTS[phase].is_slow else 3
         self.worlds = 0
         self.failures = []

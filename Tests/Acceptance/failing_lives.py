@@ -57,7 +57,7 @@ class Lives:
         self.calls = FailingCalls(library, folder / "control")
         self.settings = {
             **SETTINGS, "tls": {"certificate": certificate[0], "private_key": certificate[1]},
-            "access_log_file": str(folder / "access.log"), "access": {"session": {"idle_timeout": "3650d"}}}
+            "access_log": f"combined {folder}/access.log", "access": {"session": {"idle_timeout": "3650d"}}}
         self.log = AuditLog(folder / "log")
         self.log.make_keys()
         self.expected = {}

@@ -113,8 +113,7 @@ def check_nowhere(server, secrets, *files):
 
 
 # Settings with which the server writes as much as it can.
-LOGS = {"text": {"log_format": "text", "log_level": "trace", "access_log": "combined"},
-        "json": {"log_format": "json", "log_level": "trace", "access_log": "json"}}
+LOGS = {"text": {"log_format": "text", "log_level": "trace"}, "json": {"log_format": "json", "log_level": "trace"}}
 
 
 # Requests with the canary, each with the status of its answer, or None if there need not be an answer
@@ -277,7 +276,7 @@ def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, l
     server = serve({
         **tls_settings(make_certificate(tmp_path)),
         **LOGS[logs], **ADMINISTRATION, "json_bodies": "on",
-        "access_log_file": str(access_file) if goes_to_file else "",
+        "access_log": f"json {access_file}" if goes_to_file else "combined",
         "listen": ["127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required", "https://127.0.0.1:0"],
         # Forwarded headers contain canaries, and must not cause redirects here.
         "https": {"mode": "off"},
@@ -335,7 +334,7 @@ def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
 def telling(tmp_path, logs):
     """Settings with which the server writes everything that it can write, and the options for them."""
     make_audit_keys(tmp_path / "first.key", tmp_path / "data")
-    return {**logs, **ADMINISTRATION, "access_log_file": str(tmp_path / "access.log"),
+    return {**logs, **ADMINISTRATION, "access_log": f"combined {tmp_path}/access.log",
             "audit": {"file": str(tmp_path / "audit.ndjson"), "events": "all"}}
 
 

@@ -245,7 +245,7 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
 def test_a_renamed_log_that_cannot_be_continued_when_its_disk_answers_again_is_told(serve, tmp_path, hanging, kind):
     log = hanging.folder / "log"
     make_audit_keys(tmp_path / "first.key", tmp_path / "data")
-    settings = {"audit": {"file": str(log)}} if kind == "audit" else {"access_log": "json", "access_log_file": str(log)}
+    settings = {"audit": {"file": str(log)}} if kind == "audit" else {"access_log": f"json {log}"}
     server = serve(settings, data=tmp_path / "data", environment=hanging.environment)
     with hanging.hang("open"):
         log.rename(hanging.folder / "log.1")

@@ -252,7 +252,7 @@ def test_a_named_pipe_with_a_reader_takes_the_access_log(serve, tmp_path):
     path = tmp_path / "access.pipe"
     os.mkfifo(path)
     with open(os.open(path, os.O_RDWR), encoding="utf-8") as reader:
-        server = serve({**JSON, "access_log_file": str(path)})
+        server = serve({"access_log": f"json {path}"})
         server.get("a")
         assert json.loads(reader.readline())["status"] == 200
 
@@ -365,7 +365,7 @@ def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
     file.write_text("before\n")
     new = tmp_path / "new.log"
     for path in file, new:
-        server = serve({"access_log": "json", "access_log_file": str(path)})
+        server = serve({"access_log": f"json {path}"})
         server.get("a")
         assert server.stop() == 0 and server.output() == ""
     first, line = file.read_text().splitlines()
@@ -375,7 +375,7 @@ def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
 
 def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
     file = tmp_path / "access.log"
-    server = serve({"access_log": "json", "access_log_file": str(file)})
+    server = serve({"access_log": f"json {file}"})
     asked = [[] for _ in range(4)]
 
     def ask(ids, over):
@@ -398,7 +398,7 @@ def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
 
 def test_a_renamed_file_is_left_although_the_settings_have_a_fault(serve, tmp_path):
     file = tmp_path / "access.log"
-    server = serve({"access_log": "json", "access_log_file": str(file)})
+    server = serve({"access_log": f"json {file}"})
     with open(server.folder / "token-cache.yaml", "a", encoding="utf-8") as settings:
         settings.write("\nunknown: 1\n")
     file.rename(tmp_path / "access.log.1")
@@ -410,7 +410,7 @@ def test_a_renamed_file_is_left_although_the_settings_have_a_fault(serve, tmp_pa
 
 
 def test_a_full_disk_is_told_and_requests_are_answered(serve):
-    server = serve({"access_log": "combined", "access_log_file": "/dev/full"})
+    server = serve({"access_log": "combined /dev/full"})
     for _ in range(3):
         assert exchange(server.address, get("a")).status == 200
     until(lambda: "lines of the access log are lost, as /dev/full cannot be written to" in server.log())

@@ -101,7 +101,7 @@ def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
     file = tmp_path / "access.log"
     reload(server, access_log="json")
     until(lambda: server.get("a") and server.output())
-    reload(server, access_log_file=str(file))
+    reload(server, access_log=f"json {file}")
     until(lambda: server.get("a") and file.exists() and file.read_text())
     reload(server, access_log="off")
     # The loop may begin to answer the first of them before the reload has reached it.
@@ -139,8 +139,7 @@ def test_a_setting_that_needs_a_restart_is_named_each_time(serve):
 
 BAD = {
     "a value": ({"limits": {"body": "huge"}}, ["token-cache.yaml, line 1", 'limits.body is "huge"', "from 1 KiB to 64 MiB"]),
-    "a file that cannot be opened": (
-        {"access_log": "json", "access_log_file": "/nowhere/access.log"}, ["/nowhere/access.log", "No such file"]),
+    "a file that cannot be opened": ({"access_log": "json /nowhere/access.log"}, ["/nowhere/access.log", "No such file"]),
 }
 
 
@@ -183,8 +182,7 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
     """Alternates good and bad configurations and certificates, with clients on open and on new connections."""
     pairs = [make_pair(tmp_path, f"pair{number}") for number in range(3)]
     server = serve({
-        **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
-        "access_log_file": str(tmp_path / "access.log"),
+        **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": f"json {tmp_path}/access.log",
     })
     counts = [0] * 4
     secure, plain = server.addresses

@@ -61,7 +61,7 @@ class Soak:
             "access": {"api": {"keys_file": str(folder / "api-keys")}},
             # Small, so that it is full before memory is measured.
             "cache": {"max_bytes": "2 MiB"},
-            "audit": {"file": str(self.audit_log)}, "access_log": "json", "access_log_file": str(self.access_log),
+            "audit": {"file": str(self.audit_log)}, "access_log": f"json {self.access_log}",
             "store": {"timeout": "4s"}, "timeouts": {"body": f"{SECONDS_TO_READ}s", "idle": "5s"},
         }
         self.server = self.disk.serve(folder / "server", self.settings)

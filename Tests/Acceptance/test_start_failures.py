@@ -256,7 +256,7 @@ def with_file(name, refusing, message, settings, text, mode=0o600, owner=NOBODY)
 
 API = {"access": {"api": {"keys_file": "FILE"}}}
 JWT = {"access": {"mode": "bearer", "bearer": {"issuer": "https://a", "audience": "b", "keys_file": "FILE"}}}
-ACCESS_LOG = {"access_log": "combined", "access_log_file": "FILE"}
+ACCESS_LOG = {"access_log": "combined FILE"}
 with_file("API keys of another user's", "scd", "file", API, "", owner=0)
 with_file("JWT keys that others may write", "scd", "can be changed by other users", JWT, "{}", 0o666)
 with_file("an access log", "", "", ACCESS_LOG, "")

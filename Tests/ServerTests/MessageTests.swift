@@ -29,7 +29,7 @@ import Testing
         let path = directory.path + "/pipe"
         #expect(mkfifo(path, 0o600) == 0)
         for (path, advice) in [
-            ("/dev/stdout", "leave access_log_file empty"), ("/proc/self/fd/1", "leave access_log_file empty"),
+            ("/dev/stdout", "name no file"), ("/proc/self/fd/1", "name no file"),
             (path, "start its reader first"), (directory.path + "/none/a.log", "its folder has to exist"),
         ] {
             let text = StartError.accessLog(path, SystemError(call: "open", code: ENXIO)).description

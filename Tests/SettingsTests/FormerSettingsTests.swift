@@ -130,17 +130,23 @@ struct FormerSettingsTests {
             store: {queue: {max_wait: 3s}}
             access: {bearer: {algorithms: [PS256]}, session: {per_user: 100}}
             timeouts: {head: 20s}
+            access_log: json
+            access_log_file: /var/log/a b.log
             """, environment: ["TOKEN_CACHE_LOOPS": "3", "TOKEN_CACHE_LIMITS_REQUEST_LINE": "64 KiB"])
         #expect(
             settings.admin.listen.map(\.description) == [
                 "127.0.0.1:1?host=a.example&host=b.example.", "[::1]:2?host=x.y&host=a.example&host=b.example.",
             ])
         #expect(settings.storeTimeout == .seconds(3) && settings.timeouts.head == .seconds(20))
+        #expect(settings.listing.contains("access_log: json /var/log/a b.log\n"))
         #expect(settings.warnings.contains { $0.hasPrefix("environment: TOKEN_CACHE_LOOPS is no setting any more") })
-        #expect(settings.warnings.count == 7)
+        #expect(settings.warnings.count == 8)
         // The new setting wins.
         #expect(try load("store: {timeout: 7s, queue: {max_wait: 3s}}").storeTimeout == .seconds(7))
         #expect(try load("timeouts: {body: 90s, head: 20s}").timeouts.body == .seconds(90))
+        #expect(try load("timeouts: {head: 1h}").timeouts.head == .seconds(1_200))
+        #expect(try load("{access_log: json /new, access_log_file: /old}").accessLog.file == "/new")
+        #expect(try load("access_log_file: /old").listing.contains("access_log: off\n"))
     }
 
     @Test(arguments: [
@@ -155,7 +161,7 @@ struct FormerSettingsTests {
         ("timeouts: {head: []}", "it is a third of timeouts.body; remove it"),
         ("store: {queue: {max_wait: []}}", "store.timeout takes its place, also without store.url; remove it"),
         // Beyond the limits of the settings that take their places.
-        ("timeouts: {head: 1201s}", "it is a third of timeouts.body; remove it"),
+        ("timeouts: {head: 3601s}", "it is a third of timeouts.body; remove it"),
         ("timeouts: {head: 3000000000d}", "it is a third of timeouts.body; remove it"),
         ("timeouts: {head: 0}", "it is a third of timeouts.body; remove it"),
         ("store: {queue: {max_wait: 2h}}", "store.timeout takes its place, also without store.url; remove it"),

@@ -46,7 +46,7 @@ import TokenService
         let settings = try load(
             "access_log: false\nhttps: {mode: false, public_host: null}\ntls: {certificate: ~}\nsealing: {key_ring: null}"
         )
-        #expect(settings.accessLog == .off && settings.https.mode == .off && settings.https.publicHost.isEmpty)
+        #expect(!settings.accessLog.isOn && settings.https.mode == .off && settings.https.publicHost.isEmpty)
         #expect(settings.tls.certificates.isEmpty && settings.sealing.keyRing.isEmpty)
     }
 
@@ -113,7 +113,14 @@ import TokenService
                 "limits: {connections: [1, 2]}",
                 #"c.yaml, line 1: limits.connections is ["1", "2"]; allowed is a number from 1 to 1000000"#
             ),
-            ("access_log: yes", #"c.yaml, line 1: access_log is "yes"; allowed is off, combined, json"#),
+            (
+                "access_log: /var/log/a",
+                #"c.yaml, line 1: access_log is "/var/log/a"; allowed is off, combined, json, combined PATH, json PATH"#
+            ),
+            (
+                "access_log: off /var/log/a",
+                #"c.yaml, line 1: access_log is "off /var/log/a"; allowed is off, combined, json, combined PATH, json PATH"#
+            ),
             (
                 "timeouts:\n  idle: soon",
                 """

@@ -26,7 +26,7 @@ package struct StartError: Error, CustomStringConvertible {
     static func accessLog(_ path: String, _ error: SystemError) -> StartError {
         StartError(
             """
-            the file "\(path)" of access_log_file cannot be opened: \(error.reason)\
+            the file "\(path)" of access_log cannot be opened: \(error.reason)\
             \(error.fileAdvice(otherwise: accessLogAdvice(path)))
             """)
     }
@@ -34,10 +34,10 @@ package struct StartError: Error, CustomStringConvertible {
     private static func accessLogAdvice(_ path: String) -> String {
         // If systemd passes output on to the journal, these lead to sockets, which cannot be opened.
         if ["/dev/stdout", "/dev/stderr"].contains(path) || path.hasPrefix("/proc/self/fd/") {
-            return "leave access_log_file empty: that is standard output, also where the journal reads it"
+            return "name no file: without one, lines go to standard output, also where the journal reads it"
         }
         return switch FileStatus(path)?.kind {
-        case .socket: "it is a socket; name a file, or leave the setting empty for standard output"
+        case .socket: "it is a socket; name a file, or none for standard output"
         case .pipe: "it is a pipe; start its reader first, and give the server's user write access"
         default: "its folder has to exist, and the server's user needs write access to it"
         }

@@ -127,7 +127,7 @@ extension Server {
         do {
             let before = settingsInForce
             // First, as the files may have been renamed, whatever is wrong with the settings.
-            if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
+            if before.accessLog.isOn, let same = try? Self.destination(before) { accessLog.change(to: same) }
             let auditFault = await reopenAuditLog(reason)
             // Logged now, because what follows may throw.
             if let auditFault { logger.error("\(reason): \(auditFault)") }
@@ -144,7 +144,7 @@ extension Server {
             var faults = await access.reloadChangedFiles(logger, rereads: true)
             if let auditFault { faults.append(auditFault) }
             // If the log is switched off, lines that still wait go to the former destination.
-            if settings.accessLog != .off { accessLog.change(to: destination) }
+            if settings.accessLog.isOn { accessLog.change(to: destination) }
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
@@ -239,7 +239,7 @@ extension Server {
 
     /// Opens the destination of the access log; standard output if the log is off or no file is set.
     static func destination(_ settings: Settings) throws(StartError) -> LineWriter.Destination {
-        let path = settings.accessLog == .off ? "" : settings.accessLogFile
+        let path = settings.accessLog.isOn ? settings.accessLog.file : ""
         do throws(SystemError) {
             return try LineWriter.Destination(path)
         } catch {

@@ -57,11 +57,19 @@ struct FormerSetting: Sendable {
             "access.bearer.algorithms",
             "a key of access.bearer.keys_file is used with its alg, or without one with all algorithms of its kind"
         ),
+        FormerSetting(
+            "access_log_file", "the path is behind the format, as in access_log: json /var/log/access.log"
+        ) { values, settings in
+            guard values.count == 1 else { return false }
+            if settings.accessLog.isOn && settings.accessLog.file.isEmpty { settings.accessLog.file = values[0] }
+            return true
+        },
         FormerSetting("limits.request_line", "the request line may take all of limits.head"),
         FormerSetting("timeouts.head", "it is a third of timeouts.body") { values, settings in
             var changed = settings
-            guard let time = values.first.flatMap(Quantities.duration),
-                apply(Quantities.text(time * 3), as: "timeouts.body", &changed)
+            // Both ended at an hour.
+            guard let time = values.first.flatMap(Quantities.duration), time <= .seconds(3_600),
+                apply(Quantities.text(min(time * 3, .seconds(3_600))), as: "timeouts.body", &changed)
             else { return false }
             settings.timeouts.body = max(settings.timeouts.body, changed.timeouts.body)
             return true

@@ -22,18 +22,14 @@ extension Setting {
             """
         ),
         Setting(
-            "access_log", \.accessLog, .choice,
+            "access_log", \.accessLog, .accessLog,
             """
-            One line for each request: off for none, combined for the format of Apache and nginx, or json. Ids and token
-            infos are never in it. It has the request's id, which the answer has as X-Request-Id: the one that a trusted proxy
-            sent (1 to 64 letters, digits, - _ . @), otherwise a new one.
-            """
-        ),
-        Setting(
-            "access_log_file", \.accessLogFile, .text("the path of a file, or empty for standard output"),
-            """
-            The file of the access log; empty for standard output. Lines are appended, and SIGHUP opens the file anew, which
-            is what logrotate needs.
+            One line for each request on standard output: off for none, combined for the format of Apache and nginx, or json. The
+            path of a file may follow, as in `json /var/log/token-cache/access.log`; SIGHUP opens it anew, which is what logrotate
+            needs. Ids and token infos are never in it.
+
+            A line has the request's id, which the answer has as X-Request-Id: the one that a trusted proxy sent (1 to 64
+            letters, digits, - _ . @), otherwise a new one.
             """
         ),
         Setting(

@@ -143,6 +143,21 @@ extension SettingFormat where Value: RawRepresentable<String> & CaseIterable {
     }
 }
 
+extension SettingFormat where Value == Settings.AccessLog {
+    /// A format, and for a file its path behind a blank.
+    static var accessLog: SettingFormat {
+        let formats = SettingFormat<AccessLogFormat>.choice
+        return single(
+            "\(formats.allowed), combined PATH, json PATH",
+            { text in
+                let word = text.prefix { $0 != " " }
+                let file = text.dropFirst(word.count).drop { $0 == " " }
+                guard let format = formats.read([String(word)]), file.isEmpty || format != .off else { return nil }
+                return Settings.AccessLog(format: format, file: String(file))
+            }, { $0.file.isEmpty ? $0.format.rawValue : "\($0.format.rawValue) \($0.file)" })
+    }
+}
+
 extension SettingFormat where Value == String {
     /// Any text that fulfils a condition.
     static func text(

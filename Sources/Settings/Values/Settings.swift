@@ -29,9 +29,7 @@ package struct Settings: Sendable {
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
-    package var accessLog = AccessLogFormat.off
-    /// The access log's path; empty for standard output.
-    package var accessLogFile = ""
+    package var accessLog = AccessLog()
     package var audit = Audit()
     package var drainTimeout = Duration.seconds(10)
     package var drainDelay = Duration.zero
@@ -48,7 +46,7 @@ package struct Settings: Sendable {
 
     /// The access log's format: `log_format: json` makes all lines JSON.
     package var accessLogFormat: AccessLogFormat {
-        logFormat == .json && accessLog != .off ? .json : accessLog
+        logFormat == .json && accessLog.isOn ? .json : accessLog.format
     }
 
     /// The listeners for monitoring and administration.
@@ -170,6 +168,15 @@ extension Settings {
 }
 
 extension Settings {
+    /// The access log.
+    package struct AccessLog: Sendable {
+        package var format = AccessLogFormat.off
+        /// The path; empty for standard output.
+        package var file = ""
+
+        package var isOn: Bool { format != .off }
+    }
+
     /// The audit log.
     package struct Audit: Sendable {
         /// The path of the log; empty for none.

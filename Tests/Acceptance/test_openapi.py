@@ -50,6 +50,19 @@ def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_pat
     assert "requested by" not in server.log()
 
 
+@pytest.mark.parametrize("field, statuses", [("X-Forwarded-Proto: http", {302, 308}), ("Origin: https://evil.example", {403})])
+def test_what_comes_over_plain_http_gets_a_documented_answer(serve, tmp_path, field, statuses):
+    settings, key = session_settings(tmp_path / "keys")
+    server, document = serve({**settings, **write_app_secret(tmp_path / "app-secret")}), description()
+    for path, item in document["paths"].items():
+        for method, operation in resolved(document, item).items():
+            if method in ("servers", "parameters") or operation["tags"] == ["administration"]:
+                continue
+            response = exchange(server.address, api_request(key, method.upper(), path.replace("{", "").replace("}", ""), None, field))
+            assert response.status in statuses, (method, path)
+            assert str(response.status) in operation["responses"], (method, path)
+
+
 @functools.cache
 def description():
     return yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)

@@ -13,7 +13,7 @@ enum SampleFile {
         """, "",
         """
         SIGHUP makes the server read everything again. These need a restart: \(list(Setting.keysThatNeedRestart)). The others \
-        change at once, for open connections at their next request. If anything is wrong, nothing changes.
+        change at once, for open connections at their next request. If a setting or a certificate is wrong, nothing changes.
         """, "",
         """
         Sizes are in bytes or have a unit: KiB, MiB, GiB. Times are in seconds or have a unit: ms, s, m, h, d; those of retention \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An app's server that logs users in to token-cache (access.mode: session), with nothing but Python's standard library.
 
-    TOKEN_CACHE_KEY="$(cat backend.key)" USERS=users.json ./backend.py 8000
+    TOKEN_CACHE=http://127.0.0.1:8081 TOKEN_CACHE_KEY="$(cat backend.key)" USERS=users.json ./backend.py 8000
     curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
@@ -13,11 +13,10 @@ id that nobody else ever gets, a salt and what hashed() makes of the password:
 
 Passwords cross the network: put https in front.
 """
-import hashlib, hmac, http.server, json, os, sys, urllib.parse, urllib.request
+import hashlib, hmac, http.server, json, os, sys, urllib.error, urllib.parse, urllib.request
 
 TOKEN_CACHE = os.environ.get("TOKEN_CACHE", "http://127.0.0.1:8080")
-with open(os.environ["USERS"], encoding="utf-8") as file:
-    USERS = json.load(file)
+USERS = {}
 NOBODY = {"user": None, "salt": "00" * 16, "hash": ""}
 
 
@@ -36,21 +35,35 @@ def logout(identifier):
     return hmac.digest(os.environ["TOKEN_CACHE_KEY"].encode(), identifier.encode(), "sha256").hex()
 
 
+def login(form):
+    known = USERS.get(form.get("name"), NOBODY)
+    if not hmac.compare_digest(hashed(form.get("password", ""), known["salt"]), known["hash"]):
+        return 403, {"error": "wrong name or password"}
+    made = token_cache("POST", "/v1/sessions", {"user": known["user"]})
+    return 200, {**made, "logout": logout(made["id"])}
+
+
+def end(form):
+    identifier = form.get("id", "")
+    if not hmac.compare_digest(logout(identifier).encode(), form.get("logout", "").encode()):
+        return 403, {"error": "wrong id or logout"}
+    try:
+        return 200, token_cache("DELETE", f"/v1/sessions/{urllib.parse.quote(identifier)}")
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return 200, {"status": "true"}    # It has ended, and the app did not get the answer.
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
-        if self.path == "/logout":
-            identifier = form.get("id", "")
-            if not hmac.compare_digest(logout(identifier).encode(), form.get("logout", "").encode()):
-                return self.answer(403, {"error": "wrong id or logout"})
-            return self.answer(200, token_cache("DELETE", f"/v1/sessions/{urllib.parse.quote(identifier)}"))
-        known = USERS.get(form.get("name"), NOBODY)
-        if not hmac.compare_digest(hashed(form.get("password", ""), known["salt"]), known["hash"]):
-            return self.answer(403, {"error": "wrong name or password"})
-        if self.path == "/login":
-            made = token_cache("POST", "/v1/sessions", {"user": known["user"]})
-            return self.answer(200, {**made, "logout": logout(made["id"])})
-        return self.answer(404, {"error": "there is nothing at this path"})
+        action = {"/login": login, "/logout": end}.get(self.path)
+        try:
+            self.answer(*(action(form) if action else (404, {"error": "there is nothing at this path"})))
+        except OSError as error:    # Also any other status than 2xx.
+            self.log_error("token-cache: %s", error)
+            self.answer(502, {"error": "token-cache has no good answer"})
 
     def answer(self, status, value):
         self.send_response(status)
@@ -61,4 +74,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    with open(os.environ["USERS"], encoding="utf-8") as file:
+        USERS.update(json.load(file))
     http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

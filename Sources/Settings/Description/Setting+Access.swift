@@ -116,7 +116,7 @@ extension Setting {
         "access.failures", \.access.failures,
         .orOff("a number of failures per s, min or h, such as 30/min", FailureRate.init, { "\($0)" }),
         """
-        How many failures an address may have in which time. Failures are unknown credentials, wrong keys and, in mode open,
+        How many failures an address may have in which time, such as 30/min. Failures are unknown credentials, wrong keys and, in mode open,
         GETs that find nothing. Beyond it, whatever the address sends gets 429 before anything is looked up.
 
         Only mode open needs it, with ids that are not secrets: sessions, keys and signatures cannot be guessed. Phones

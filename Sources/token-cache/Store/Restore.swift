@@ -85,7 +85,7 @@ struct Restore: StoreCommand {
 struct Verify: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
-        abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
+        abstract: "Check a store or a backup: that every token can be decrypted and, without a server, the structure.",
         discussion: """
             It repairs nothing, and does not change a backup. The exit status is 1 if something is wrong.
 

@@ -170,8 +170,8 @@ struct Stats: StoreCommand {
         commandName: "stats",
         abstract: "Print figures about the store.",
         discussion: """
-            In a large PostgreSQL database, the number of tokens is the estimate of PostgreSQL's last ANALYZE of the table. The walk \
-            over all rows has counted them; token-cache verify makes a new one.
+            In a large PostgreSQL database, the number of tokens is the estimate of PostgreSQL's last ANALYZE of the table. The walk, \
+            which visits all rows once a day, has counted them; token-cache verify makes a new one.
             """
     )
 

@@ -17,7 +17,7 @@ final class AuditFile: Sendable {
     /// - Parameter locks: Whether other processes are kept from writing to it.
     init(_ path: String, locks: Bool = true) throws(AuditError) {
         self.path = path
-        do throws(SystemError) {
+        do {
             descriptor = try FileDescriptor(openingOrCreating: path, O_RDWR | O_APPEND, mode: 0o640)
             // An empty file may have just been created.
             if locks, try FileStatus.read(descriptor.number).size == 0 { try Folder.synchronize(Path.folder(of: path)) }
@@ -51,7 +51,7 @@ final class AuditFile: Sendable {
     func empty() { try? BlockingIO.truncate(descriptor.number, to: 0) }
 
     func read(at offset: Int, count: Int) throws(AuditError) -> [UInt8] {
-        do throws(SystemError) {
+        do {
             return try BlockingIO.read(from: descriptor.number, at: offset, count: count)
         } catch {
             throw .file(path: path, error)
@@ -77,7 +77,7 @@ final class AuditFile: Sendable {
         guard count > 0 else { return }
         // By the current size, as the file may have been emptied in between.
         let size = size
-        do throws(SystemError) {
+        do {
             try BlockingIO.truncate(descriptor.number, to: max(0, size - count))
         } catch {
             throw .torn(path: path, error)
@@ -87,7 +87,7 @@ final class AuditFile: Sendable {
 
     /// Waits until the lines so far are on the disk.
     func synchronize() throws(AuditError) {
-        do throws(SystemError) {
+        do {
             try BlockingIO.synchronizeData(descriptor.number)
         } catch {
             throw .file(path: path, error)

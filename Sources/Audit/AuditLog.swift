@@ -174,7 +174,7 @@ package final class AuditLog: Sendable {
         let (isRemoved, isKnown) = writer.withLock { ($0.file.isRemoved, $0.obstacle != nil) }
         guard isRemoved else { return }
         if !isKnown { report(.fileRemoved(path: path)) }
-        do throws(AuditError) {
+        do {
             try reopen()
         } catch {
             writer.withLock { writer in

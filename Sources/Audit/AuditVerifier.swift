@@ -243,7 +243,7 @@ struct LineReader: ~Copyable {
             }
             buffer.removeFirst(position)
             position = 0
-            do throws(SystemError) {
+            do {
                 let more = try BlockingIO.read(from: file.number, limit: Self.chunk)
                 isAtEnd = more.isEmpty
                 buffer += more

@@ -111,7 +111,7 @@ struct ChainWriter: ~Copyable {
         // A verification would report an incomplete line.
         try? former.cutTornBytes()
         (file, self.obstacle) = (new, nil)
-        do throws(AuditError) {
+        do {
             try write([], .continued, at: microseconds)
         } catch {
             (file, self.obstacle) = (former, obstacle)

@@ -210,7 +210,7 @@ enum KeyFile {
     /// The lines without comments; nil if there is no such file.
     static func lines(of path: String) throws(AuditError) -> [[UInt8]]? {
         var (bytes, status): ([UInt8], FileStatus)
-        do throws(SystemError) {
+        do {
             (bytes, status) = try BlockingIO.contents(ofFile: path, limit: sizeLimit)
         } catch {
             if error.code == ENOENT { return nil }
@@ -228,7 +228,7 @@ enum KeyFile {
     static func create(_ path: String, _ text: [UInt8]) throws(AuditError) {
         do throws(SystemError) {
             let file = try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
-            do throws(SystemError) {
+            do {
                 try BlockingIO.write(text, to: file.number)
                 try BlockingIO.synchronize(file.number)
                 file.adoptOwner(of: Path.folder(of: path))
@@ -247,7 +247,7 @@ enum KeyFile {
     ///
     /// The former text is overwritten afterwards, as a file that is only removed often stays readable on its disk.
     static func replace(_ path: String, _ text: [UInt8]) throws(AuditError) {
-        do throws(SystemError) {
+        do {
             let former = try? FileDescriptor(opening: path, O_WRONLY | O_NOFOLLOW)
             try FileReplacement.replace(path, with: text)
             if let former {
@@ -275,7 +275,7 @@ struct HeadFile: ~Copyable, Sendable {
     private let descriptor: FileDescriptor
 
     init(_ path: String) throws(AuditError) {
-        do throws(SystemError) {
+        do {
             descriptor = try FileDescriptor(openingOrCreating: path)
         } catch {
             throw .file(path: path, error)

@@ -123,7 +123,7 @@ package final class Listener: Sendable {
     /// Whether the path is that of a socket that refuses connections; fails if this user may not connect to it.
     private static func isAbandonedSocket(_ path: String, _ address: SocketAddress) throws(SystemError) -> Bool {
         guard FileStatus(path, followingLinks: false)?.isSocket == true else { return false }
-        do throws(SystemError) {
+        do {
             try address.connect(makeSocket(AF_UNIX))
             return false
         } catch {
@@ -192,7 +192,7 @@ package struct Acceptor: ~Copyable {
     /// While draining, connections that the kernel has queued are still accepted: to their clients they are established.
     package mutating func next() async -> Outcome {
         while true {
-            do throws(SystemError) {
+            do {
                 var number: Int32 = -1
                 let peer = unsafe try SocketAddress("accept4") { address, length in
                     number = retryingInterrupts {
@@ -215,7 +215,7 @@ package struct Acceptor: ~Copyable {
                 }
             }
             if outlastsDraining ? loop.isAbandoned : loop.isDraining { return .finished }
-            do throws(SystemError) {
+            do {
                 // A connection that has come since the attempt to accept is reported.
                 if id == nil { id = try loop.registerShared(listener.descriptor.number) }
             } catch {

@@ -14,7 +14,7 @@ package struct TCPStream: ~Copyable {
     /// Takes over a connected socket that does not block.
     package init(_ descriptor: consuming FileDescriptor, on loop: EventLoop) throws(SystemError) {
         // Answers are written whole: to wait for more data (Nagle) would only add the 40 ms of a delayed ACK.
-        do throws(SystemError) {
+        do {
             try descriptor.setOption(Int32(IPPROTO_TCP), TCP_NODELAY, "TCP_NODELAY")
         } catch {
             // Unix sockets have no such option.

@@ -137,7 +137,7 @@ package struct JSONObject {
         _ text: Span<UInt8>, _ array: Range<Int>, _ read: (inout JSONCursor) throws(JSONCursor.Malformed) -> Void
     ) -> Bool {
         var cursor = JSONCursor(position: array.lowerBound, end: array.upperBound)
-        do throws(JSONCursor.Malformed) {
+        do {
             try cursor.expect(UInt8(ascii: "["), text)
             try cursor.forEachElement(text, read)
             return true

@@ -32,7 +32,7 @@ struct PasswordFile: Sendable {
     /// Reads the password, without the newline at its end.
     func read() throws(StoreOpenError) -> SecretText {
         var bytes: [UInt8]
-        do throws(SystemError) {
+        do {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
             bytes = try BlockingIO.read(from: descriptor.number, limit: Self.limitInBytes + 1)
         } catch {

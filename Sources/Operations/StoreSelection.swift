@@ -159,7 +159,7 @@ enum StoreSelection {
 
     /// Locks the data folder; creates it if it is missing.
     static func lock(_ settings: Settings) throws(StoreOpenError) -> DataDirectory {
-        do throws(DataDirectoryError) {
+        do {
             return try DataDirectory(path: settings.dataDirectoryPath, creates: true)
         } catch {
             throw .directory(error)

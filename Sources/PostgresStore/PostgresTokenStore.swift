@@ -53,7 +53,7 @@ package final class PostgresTokenStore: TokenStore {
     ///
     /// If the database cannot be reached, a server's store is opened later, and serves nobody until then.
     func open() throws(StoreOpenError) {
-        do throws(StoreOpenError) {
+        do {
             try agreement.open(within: options.isServing ? Upkeep.openingTime : .seconds(30))
         } catch {
             guard options.isServing, error.mayRetry else { throw error }

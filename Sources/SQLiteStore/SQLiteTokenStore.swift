@@ -185,7 +185,7 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     /// Runs a closure, and throws its errors as every store does.
     func general<Value>(_ body: () throws(SQLiteOpenError) -> Value) throws(StoreOpenError) -> Value {
-        do throws(SQLiteOpenError) {
+        do {
             return try body()
         } catch {
             throw error.general

@@ -16,7 +16,7 @@ extension Server {
         let summary = try AccessResources(settings).keySummary
         let path = settings.accessLog.file
         if settings.accessLog.isOn && !path.isEmpty && !isAwaited(path) {
-            do throws(SystemError) {
+            do {
                 try AccessLogFile.examine(path)
             } catch {
                 throw .accessLog(path, error)
@@ -25,7 +25,7 @@ extension Server {
         guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
             return summary
         }
-        do throws(AuditError) {
+        do {
             // The server itself may have it open.
             try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath)
         } catch {
@@ -37,7 +37,7 @@ extension Server {
     /// Opens the audit log, which records the start; nil if the settings name none.
     package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
         guard !settings.audit.file.isEmpty else { return nil }
-        do throws(AuditError) {
+        do {
             return try AuditLog(path: settings.audit.file, keyPath: settings.auditKeyPath) { notice in
                 logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
             }

@@ -52,7 +52,7 @@ extension FileDescriptor {
     package init(
         openingOrCreating path: String, _ flags: Int32 = O_RDWR | O_NOFOLLOW, mode: mode_t = 0o600
     ) throws(SystemError) {
-        do throws(SystemError) {
+        do {
             try self.init(opening: path, flags | O_CREAT | O_EXCL, mode: mode)
             adoptOwner(of: Path.folder(of: path))
         } catch {

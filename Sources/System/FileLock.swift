@@ -40,7 +40,7 @@ package struct FileLock: ~Copyable, Sendable {
     }
 
     private static func open(_ path: String) throws(Failure) -> FileDescriptor {
-        do throws(SystemError) {
+        do {
             // Does not follow a link: the folder's owner could make one, and root would empty the file that it leads to.
             return try FileDescriptor(openingOrCreating: path)
         } catch {
@@ -52,7 +52,7 @@ package struct FileLock: ~Copyable, Sendable {
     /// Whether the path still leads to the locked file, so that no other process can lock another file there; true if that
     /// cannot be found out.
     package var isInPlace: Bool {
-        do throws(SystemError) {
+        do {
             return try FileStatus.read(descriptor.number).identity == FileStatus.read(path).identity
         } catch {
             return error.code != ENOENT && error.code != ENOTDIR

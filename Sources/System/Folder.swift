@@ -20,7 +20,7 @@ package enum Folder {
 
     /// Makes a folder's entries durable (fsync(2)).
     package static func synchronize(_ path: String) throws(SystemError) {
-        do throws(SystemError) {
+        do {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_DIRECTORY)
             try BlockingIO.synchronize(descriptor.number)
         } catch {

@@ -5,7 +5,7 @@ package enum TrustedFile {
     /// The text of a file, without a byte order mark.
     package static func read(_ path: String) throws(KeyFileError) -> [UInt8] {
         let (bytes, status): ([UInt8], FileStatus)
-        do throws(SystemError) {
+        do {
             (bytes, status) = try BlockingIO.contents(ofFile: path, limit: 1 << 20)
         } catch {
             throw KeyFileError(unreadable: path, error)

@@ -32,7 +32,7 @@ package enum NamedThread {
 
     /// Starts a thread that the process cannot do without: if that fails, the process ends, and its supervisor starts it again.
     package static func startOrExit(_ name: String, _ body: @escaping @Sendable () -> Void) {
-        do throws(ThreadShortage) {
+        do {
             try start(name, body)
         } catch {
             try? BlockingIO.write(Array("\(Journal.mark(LOG_CRIT))token-cache: \(error)\n".utf8), to: STDERR_FILENO)

@@ -68,7 +68,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     /// Reads files without using them yet; blocks for as long as that takes.
     package func read(_ names: Names) throws(Failure) -> Reading {
         let states = Self.states(paths(names))
-        do throws(Failure) {
+        do {
             return Reading(names: names, states: states, content: try load(names))
         } catch {
             state.withLock { if $0.used.names == names { $0.fault = error } }

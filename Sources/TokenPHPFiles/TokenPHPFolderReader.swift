@@ -38,7 +38,7 @@ import System
     /// The next file; nil at the end.
     package func next() throws(TokenPHPFolderError) -> Entry? {
         guard let name = try nextName() else { return nil }
-        do throws(TokenPHPFile.SkipReason) {
+        do {
             return .token(try read(name))
         } catch {
             return .skipped(name: name, error)

@@ -56,7 +56,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
         _ tokenInfo: [UInt8], id: [UInt8], modifiedAt: Int64
     ) throws(Failure) -> TokenPHPFile.SkipReason? {
         let name: [UInt8]
-        do throws(TokenPHPFile.SkipReason) {
+        do {
             name = try TokenPHPFile.name(ofID: id)
         } catch {
             return error
@@ -64,7 +64,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
         let descriptor = openTemporary()
         guard descriptor >= 0 else { throw failure() }
         defer { close(descriptor) }
-        do throws(SystemError) {
+        do {
             try BlockingIO.write(TokenPHPFile.content(of: tokenInfo), to: descriptor)
         } catch {
             throw Failure(path: path, reason: error.reason)
@@ -78,7 +78,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
 
     /// Makes all written files durable.
     package func finish() throws(Failure) {
-        do throws(SystemError) {
+        do {
             // One sync for all files: one for each would take about a millisecond per file.
             try BlockingIO.synchronizeFileSystem(of: folder)
         } catch {

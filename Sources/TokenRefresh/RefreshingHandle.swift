@@ -117,7 +117,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
     /// Reads again after a refresh; the session may also have ended meanwhile.
     private func resume(_ number: Int, _ advice: RefreshAdvice) {
         guard let (read, completion) = waiting.removeValue(forKey: number), completion.isAwaited else { return }
-        do throws(StoreError) {
+        do {
             guard let fetched = try fetch(read, advice: advice, { completion }) else { return }
             proceed(read, .success(fetched), advice: advice, completion)
         } catch {
@@ -186,7 +186,7 @@ final class RefreshingHandle: StoreHandle, @unchecked Sendable {
                     complete(new, under: id, writtenAt, condition, deadline, completion)
                 })
         }
-        do throws(StoreError) {
+        do {
             let found = try inner.fetch(id, upTo: .max, if: nil) {
                 Completion(for: Waiter(completion)) { write(over: $0) }
             }

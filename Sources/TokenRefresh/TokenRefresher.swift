@@ -254,7 +254,7 @@ package final class TokenRefresher: Sendable {
     ) async -> Put {
         for attempt in 0..<attempts {
             if attempt > 0 { try? await Task.sleep(for: .seconds(1)) }
-            do throws(StoreError) {
+            do {
                 return .stored(
                     try await handle.outcome { (handle, completion) in
                         handle.store(
@@ -273,7 +273,7 @@ package final class TokenRefresher: Sendable {
     }
 
     private func read(_ id: [UInt8]) async -> Result<WaitingHandle.Found?, StoreError> {
-        do throws(StoreError) {
+        do {
             return .success(try await handle.find(id))
         } catch {
             return .failure(error)

@@ -80,7 +80,7 @@ package actor WaitingHandle {
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
     ) async -> [Result<Value, StoreError>] {
         let handle: any StoreHandle
-        do throws(StoreError) {
+        do {
             handle = try self.handle
         } catch {
             return changes.map { _ in .failure(error) }

@@ -116,7 +116,7 @@ struct AuditVerify: AsyncParsableCommand {
 
     func run() async throws {
         let found: AuditVerification
-        do throws(AuditError) {
+        do {
             var verifier = try AuditVerifier(AuditFirstKey(contentsOf: key), head: head?.head)
             for file in files { try verifier.read(file == "-" ? "/dev/stdin" : file) }
             found = try verifier.finish()

@@ -40,7 +40,7 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// Like `load`, and tells where each value comes from.
     func loadWithOrigins(_ loader: SettingsLoader) throws -> SettingsLoader.Loaded {
-        do throws(SettingsError) {
+        do {
             return try loader.loadWithOrigins()
         } catch {
             for fault in error.each { StandardError.print(fault) }
@@ -148,7 +148,7 @@ enum StandardInput {
     static func text(_ argument: String, of what: String) throws -> String {
         guard argument == "-" else { return argument }
         let bytes: [UInt8]
-        do throws(SystemError) {
+        do {
             bytes = try BlockingIO.read(from: STDIN_FILENO)
         } catch {
             // For example, it is closed or a folder.

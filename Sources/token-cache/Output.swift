@@ -30,7 +30,7 @@ enum StandardOutput {
 
     /// Writes bytes unchanged; throws the exit status 1 if that fails.
     static func write(_ bytes: [UInt8]) throws {
-        do throws(SystemError) {
+        do {
             try BlockingIO.write(bytes, to: STDOUT_FILENO)
         } catch {
             throw fault(error)

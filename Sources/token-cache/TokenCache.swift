@@ -56,7 +56,7 @@ struct TokenCache: AsyncParsableCommand {
             )
             _exit(EXIT_FAILURE)
         }
-        do throws(ThreadShortage) {
+        do {
             try NamedThread.start("first") {}
         } catch {
             StandardError.print("\(error)")

@@ -107,7 +107,7 @@ extension ClientCertificate {
     /// Reads a regular file without waiting for it.
     init(file path: String) throws(KeyFileError) {
         var bytes: [UInt8]
-        do throws(SystemError) {
+        do {
             bytes = try BlockingIO.contents(ofFile: path, limit: Self.sizeLimit).bytes
         } catch {
             throw KeyFileError(unreadable: path, error)

@@ -106,7 +106,7 @@ package struct RequestReader {
 
     /// Continues with what is in the buffer.
     package mutating func next() -> Step {
-        do throws(Refusal) {
+        do {
             return try advance()
         } catch {
             return .refused(error)

@@ -24,7 +24,7 @@ package struct BackupFolder: ~Copyable {
 
     private static func locked(_ path: String) throws(CommandFailure) -> FileDescriptor {
         let descriptor: FileDescriptor
-        do throws(SystemError) {
+        do {
             descriptor = try FileDescriptor(opening: path, O_RDONLY | O_DIRECTORY)
         } catch {
             throw CommandFailure(
@@ -76,7 +76,7 @@ package struct BackupFolder: ~Copyable {
         var removed: [String] = []
         var failure: StoreError?
         for time in retention.superfluous(of: times, newest: newest).sorted() {
-            do throws(StoreError) {
+            do {
                 try PrivateFile.remove(path(of: time))
                 removed.append(path(of: time))
             } catch {

@@ -127,7 +127,7 @@ struct ServerClient: Sendable {
     }
 
     private func connect(sending request: Data) throws(Failure) -> Connection {
-        do throws(SystemError) {
+        do {
             let address = try SocketAddress(name: path, call: "connect")
             var connection = Connection(try address.connect(timeoutInSeconds: timeoutInSeconds))
             connection.send(Array(request))

@@ -13,7 +13,7 @@ package enum ServerControl {
     /// Blocks the calling thread, for a few seconds at most.
     package static func readiness(_ settings: Settings) -> ServiceReadiness {
         let client = Self.client(settings)
-        do throws(ServerClient.Failure) {
+        do {
             return try client.answer("GET", "/readyz")
         } catch {
             return ServiceReadiness(reasons: ["no answer from \(client.path): \(error)"])
@@ -23,7 +23,7 @@ package enum ServerControl {
     /// Makes the server read its settings and files again, and waits for the outcome.
     package static func reload(_ settings: Settings) throws(CommandFailure) -> ReloadOutcome {
         let client = ServerClient(in: settings.dataDirectoryPath)
-        do throws(ServerClient.Failure) {
+        do {
             return try client.answer("POST", "/reload")
         } catch {
             guard error.isAbsence else { throw CommandFailure("\(client.path): \(error)") }
@@ -99,7 +99,7 @@ extension APIKeyChange {
                 """
             )
         }
-        do throws(DataDirectoryError) {
+        do {
             return try DataDirectory(path: path, creates: false)
         } catch {
             guard case .inUse(_, let processID) = error else { throw CommandFailure(.directory(error)) }
@@ -116,7 +116,7 @@ extension APIKeyChange {
 
     /// Whether a server accepts commands; one that this user may not connect to counts.
     private static func isServerReachable(_ settings: Settings) -> Bool {
-        do throws(ServerClient.Failure) {
+        do {
             let _: ServiceReadiness = try ServerControl.client(settings).answer("GET", "/readyz")
             return true
         } catch {

@@ -27,7 +27,7 @@ package enum StartCheck {
         var faults: [StartError] = []
         @discardableResult
         func attempt<Value>(_ body: @autoclosure () throws(StartError) -> Value?) -> Value? {
-            do throws(StartError) {
+            do {
                 return try body()
             } catch {
                 faults.append(error)
@@ -80,7 +80,7 @@ package enum StartCheck {
 
 extension DataDirectory {
     fileprivate static func examine(_ settings: Settings) throws(StoreOpenError) {
-        do throws(DataDirectoryError) {
+        do {
             try examine(settings.dataDirectoryPath)
         } catch {
             throw .directory(error)
@@ -93,7 +93,7 @@ extension StartError {
     static func opening<Value>(
         _ body: @autoclosure () throws(StoreOpenError) -> Value
     ) throws(StartError) -> Value {
-        do throws(StoreOpenError) {
+        do {
             return try body()
         } catch {
             throw .store(error)

@@ -40,7 +40,7 @@ package enum CopyPlace: Equatable, Sendable {
             // The audit log of the settings records only what happens to their own data folder.
             if Path.resolved(path) != Path.resolved(settings.dataDirectoryPath) { own.audit.file = "" }
         case .database(let url):
-            do throws(StoreURL.Fault) {
+            do {
                 _ = try StoreURL(url)
             } catch {
                 throw CommandFailure("the URL \(error)")
@@ -107,7 +107,7 @@ extension StoreAccess {
             _ name: String, _ settings: Settings, _ action: AuditEvent.Action, _ logger: Logger
         ) throws(CommandFailure) {
             (self.name, self.settings, self.action, self.logger) = (name, settings, action, logger)
-            do throws(StoreOpenError) {
+            do {
                 provider = try StoreSelection.provider(settings, logger, makesKeyRing: action != .copyFrom)
                 if action == .copyFrom { try StoreAccess.refuseMissing(provider) }
                 directory =
@@ -121,7 +121,7 @@ extension StoreAccess {
         func open<Half>(
             _ body: (any StoreProvider, DataDirectory) throws(StoreOpenError) -> Half
         ) throws(StoreError) -> Half {
-            do throws(StoreOpenError) {
+            do {
                 return try body(provider, directory)
             } catch {
                 throw .refused("\(Self.failure(of: name, error))")

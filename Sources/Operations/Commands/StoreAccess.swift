@@ -77,7 +77,7 @@ package struct StoreAccess: Sendable {
             audited.progress = progress
             return try await request.answer(audited)
         case .running(let client, let processID):
-            do throws(ServerClient.Failure) {
+            do {
                 return try client.perform(request, progress)
             } catch {
                 guard case .unreachable = error else { throw error }
@@ -137,7 +137,7 @@ package struct StoreAccess: Sendable {
     package static func migrate(_ settings: Settings, url: String?) throws -> SchemaMigration {
         var own = settings
         if let url {
-            do throws(StoreURL.Fault) {
+            do {
                 _ = try StoreURL(url)
             } catch {
                 throw CommandFailure("the URL of --url \(error)")
@@ -175,7 +175,7 @@ package struct StoreAccess: Sendable {
         _ body: @autoclosure () async throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
         let audit: OperatorTrail?
-        do throws(StartError) {
+        do {
             audit = try OperatorTrail.open(settings, for: action, logger)
         } catch {
             throw .refused("\(error)")

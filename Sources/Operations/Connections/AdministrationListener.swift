@@ -68,7 +68,7 @@ final class AdministrationListener: @unchecked Sendable {
     static func open(_ addresses: [ListenAddress]) throws(StartError) -> [AdministrationListener] {
         var listeners: [AdministrationListener] = []
         for address in addresses {
-            do throws(StartError) {
+            do {
                 listeners += try ClientListener.open(address, tls: nil, clients: .none).map {
                     AdministrationListener($0.listener, limit: 64, evictingUpTo: .sending)
                 }
@@ -160,7 +160,7 @@ extension AdministrationListener {
     /// - Returns: Nil if the socket could not be opened.
     static func control(in directory: String, _ logger: Logger) -> AdministrationListener? {
         let path = ControlSocketAddress.path(in: directory)
-        do throws(SystemError) {
+        do {
             // A request that has begun is not interrupted by a new connection. Each may take twice `bodyLimit`.
             return AdministrationListener(
                 try Listener(unixPath: path, mode: 0o600), limit: 8, evictingUpTo: .firstByte)

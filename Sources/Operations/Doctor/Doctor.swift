@@ -47,7 +47,7 @@ package struct Doctor: Sendable {
 
     package func examine() -> DoctorReport {
         let loaded: SettingsLoader.Loaded
-        do throws(SettingsError) {
+        do {
             loaded = try loader.loadWithOrigins()
         } catch {
             var findings = versions(nil) + error.each.map { .problem("Settings", $0) }

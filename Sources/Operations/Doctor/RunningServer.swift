@@ -34,7 +34,7 @@ enum RunningServer {
     /// - Parameter directory: The data folder.
     init(directory: String) {
         let client = ServerClient(in: directory, timeoutInSeconds: ServerClient.shortTimeoutInSeconds)
-        do throws(ServerClient.Failure) {
+        do {
             self = .running(try client.answer("GET", "/status"))
         } catch {
             let holder = DataDirectory.holder(of: directory)

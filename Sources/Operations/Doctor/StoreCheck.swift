@@ -41,7 +41,7 @@ struct StoreCheck {
     private func askServer() -> [Finding] {
         let client = ServerClient(in: directory)
         var findings: [Finding] = []
-        do throws(ServerClient.Failure) {
+        do {
             let found = try client.perform(StatisticsOfStore())
             findings.append(.ok(Self.topic, Self.text(found)))
             findings += found.walk.map { WalkCheck.findings($0, now: Int64(time(nil))) } ?? []
@@ -70,7 +70,7 @@ struct StoreCheck {
 
     private func examine(_ files: any FileStoreProvider) -> [Finding] {
         let found: StoreExamination?
-        do throws(StoreOpenError) {
+        do {
             found = try files.examine()
         } catch {
             return [.problem(Self.topic, error)] + keyFindings(nil)
@@ -113,7 +113,7 @@ struct StoreCheck {
     }
 
     private func ring(_ file: KeyRingFile, of fingerprint: String?) -> [Finding] {
-        do throws(KeyRingError) {
+        do {
             guard let ring = try file.load() else {
                 guard fingerprint != nil else {
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]

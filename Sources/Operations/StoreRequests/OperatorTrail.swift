@@ -53,7 +53,7 @@ struct OperatorTrail: Sendable {
         let settings = settings()
         let recorded = deeds.filter { settings.events.includes($0.action, $0.outcome) }
         guard !recorded.isEmpty else { return }
-        do throws(AuditError) {
+        do {
             // Not kept: a hasher belongs to one thread, and a command may continue on another.
             let hasher = log.makeHasher()
             try log.append(
@@ -139,7 +139,7 @@ extension OperatorTrail? {
             }
             return deed
         }
-        do throws(StoreError) {
+        do {
             try self.record(deeds)
         } catch {
             // If nothing was done, the operator gets the errors of the action, not one of the audit log.
@@ -164,7 +164,7 @@ extension OperatorTrail {
         _ settings: Settings, for action: AuditEvent.Action?, _ logger: Logger
     ) throws(StartError) -> OperatorTrail? {
         guard let action, settings.audit.events.includes(action, .ok) else { return nil }
-        do throws(StartError) {
+        do {
             guard let log = try Server.openAuditLog(settings, logger) else {
                 warnOfMissingSetting(settings, logger)
                 return nil

@@ -50,7 +50,7 @@ extension HostInspection {
             guard primary != nil else { return }
             tables = Result { () throws(PostgresError) in try Schema.check(connection) }
             if case .failure(let error) = tables, error.mayRetry { throw error }
-            do throws(PostgresError) {
+            do {
                 try Fence.prove(connection.until(.now + limit), within: limit)
             } catch {
                 commitError = error

@@ -68,7 +68,7 @@ extension Schema {
     private static func owning<Value>(
         _ connection: BlockingConnection, _ body: () throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
-        do throws(PostgresError) {
+        do {
             return try body()
         } catch {
             guard error.state == .noPrivilege else { throw error }

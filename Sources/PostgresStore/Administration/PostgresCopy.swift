@@ -64,13 +64,13 @@ final class PostgresCopySource: CopySource {
     }
 
     func next() throws(StoreError) -> [CopiedRow] {
-        do throws(PostgresError) {
+        do {
             var rows: [CopiedRow] = []
             while rows.isEmpty, let start = place {
                 let (stored, next) = try connection.rows(after: start, pages: Walk.Stride.long.rawValue)
                 place = next
                 for row in stored where !row.isRemoved {
-                    do throws(SealingError) {
+                    do {
                         rows.append(areClear ? try row.clear() : try row.opened(&coder))
                     } catch {
                         unreadable["\(error)", default: 0] += 1

@@ -64,7 +64,7 @@ enum StoredRow: Sendable {
 
     /// Whether it opens with no key, although its own is there.
     func isDamaged(_ coder: inout RowCoder) -> Bool {
-        do throws(SealingError) {
+        do {
             _ = try opened(&coder)
             return false
         } catch {
@@ -273,7 +273,7 @@ extension BlockingConnection {
     func tokenEstimate() throws(PostgresError) -> (tokens: Int, isEstimated: Bool) {
         let limit = 100_000
         var count = 0
-        do throws(PostgresError) {
+        do {
             count = try tokenCount(upTo: limit + 1)
             guard count > limit else { return (count, false) }
         } catch {

@@ -106,7 +106,7 @@ final class Upkeep: Sendable {
     }
 
     private func look() {
-        do throws(StoreError) {
+        do {
             try agreement.look()
         } catch {
             // If the database cannot be reached, clients' requests report that.
@@ -118,7 +118,7 @@ final class Upkeep: Sendable {
 
     /// Takes a step of the walk, if one is due; returns the pause before the next look.
     private func walk() -> Duration {
-        do throws(StoreError) {
+        do {
             return try connections.perform(within: Self.stepTime) { (connection) throws(PostgresError) in
                 try Walk(state: state).step(on: connection).pause
             }

@@ -93,7 +93,7 @@ struct Walk: Sendable {
                 if let left = left(walk, at: found.integer(0, 1)) { return Step(pause: left) }
             }
         }
-        do throws(PostgresError) {
+        do {
             return try take(stride, on: connection)
         } catch {
             guard error.isOfDamage else { throw error }
@@ -170,7 +170,7 @@ struct Walk: Sendable {
             }
             guard taken == nil else { break }
             for portion in first?.portions ?? [] {
-                do throws(PostgresError) {
+                do {
                     let places = try connection.transaction { () throws(PostgresError) in
                         try connection.run("\(Self.unsynced), \(Self.planning)")
                         return try connection.replace(portion, in: .token)
@@ -201,7 +201,7 @@ struct Walk: Sendable {
     ) throws(PostgresError) -> (next: RowPlace?, expired: Int) {
         let before = step.report
         try connection.run("SAVEPOINT page")
-        do throws(PostgresError) {
+        do {
             let (rows, next) = try connection.rows(after: place, pages: 1)
             for row in rows { try step.visit(row) }
             return (next, try step.finish(connection, place.table, before: next, isCareful: true))
@@ -291,7 +291,7 @@ struct WalkStep: ~Copyable {
 
     mutating func visit(_ row: StoredRow) throws(PostgresError) {
         visited += 1
-        do throws(SealingError) {
+        do {
             switch row {
             case .token(let token):
                 let mark = token.version.rawValue
@@ -359,7 +359,7 @@ struct WalkStep: ~Copyable {
         visitor.report.expired += deleted
         var places: [Int64] = []
         if isCareful { try connection.run("SAVEPOINT sealing") }
-        do throws(PostgresError) {
+        do {
             places = try connection.replace(sealed, in: table)
             if places.count < sealed.count {
                 usleep(Self.patience)

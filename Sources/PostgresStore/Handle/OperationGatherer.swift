@@ -94,7 +94,7 @@ extension OperationGatherer {
         _ bytes: Int = Operation.waitingBytes, for completion: Completion<Value>,
         _ make: (Completion<Value>) throws(SealingError) -> Operation
     ) {
-        do throws(StoreError) {
+        do {
             try gather(bytes) { () throws(SealingError) in try make(forSender(completion)) }
         } catch {
             completion(.failure(error))
@@ -104,7 +104,7 @@ extension OperationGatherer {
     /// Makes an operation and gathers it, if it is admitted.
     private func gather(_ bytes: Int, _ make: () throws(SealingError) -> Operation) throws(StoreError) {
         try admit(bytes)
-        do throws(SealingError) {
+        do {
             gather(try make())
         } catch {
             release(bytes)

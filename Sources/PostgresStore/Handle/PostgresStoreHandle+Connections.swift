@@ -37,7 +37,7 @@ extension PostgresStoreHandle {
             let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
             discard(connection: index, error, isExpected: present.ready.server != found.server)
         }
-        do throws(SystemError) {
+        do {
             try ready.add(found.connection.socket, tag: UInt64(index))
         } catch {
             return order(index)

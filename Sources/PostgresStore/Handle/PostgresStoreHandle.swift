@@ -87,7 +87,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
 
     private func send(_ index: Int) {
         if let pipeline = slots[index].pipeline {
-            do throws(PostgresError) {
+            do {
                 try send(on: pipeline, index)
             } catch {
                 lose(index, error)
@@ -121,7 +121,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
         let isForWriting = try !pipeline.connection.flush()
         guard isForWriting != pipeline.awaitsWriting else { return }
         pipeline.awaitsWriting = isForWriting
-        do throws(SystemError) {
+        do {
             try ready.change(pipeline.connection.socket, tag: UInt64(index), isForWriting: isForWriting)
         } catch {
             throw .connection("\(error)")
@@ -140,7 +140,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
         guard let pipeline = slots[index].pipeline else { return }
         var ended: [Pipeline.Group] = []
         var failure: PostgresError?
-        do throws(PostgresError) {
+        do {
             try pipeline.receive(&ended)
             // The server gets the writes that have gathered meanwhile, before the ended ones are given their outcomes here.
             if ended.contains(where: \.isWrite) {
@@ -152,7 +152,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
             failure = error
         }
         for group in ended {
-            do throws(PostgresError) {
+            do {
                 try end(group, of: pipeline)
             } catch {
                 failure = failure ?? error
@@ -217,7 +217,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
     private func sendFence(to server: ServerIdentity) {
         let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
         guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
-        do throws(PostgresError) {
+        do {
             try pipeline.sendFence(at: SystemUptime.moment)
             try flush(pipeline, index)
         } catch {

@@ -58,7 +58,7 @@ final class RowAccess {
 
     /// Opens a row; one that does not open is counted for the metrics.
     private func counting<Value>(_ open: () throws(SealingError) -> Value) throws(StoreError) -> Value {
-        do throws(SealingError) {
+        do {
             return try open()
         } catch {
             state.count { $0.store.unreadableReads += 1 }

@@ -101,7 +101,7 @@ struct BlockingConnection: Sendable {
     /// Runs statements as one transaction; rolls back if the body throws.
     func transaction<Value>(_ body: () throws(PostgresError) -> Value) throws(PostgresError) -> Value {
         try run("BEGIN")
-        do throws(PostgresError) {
+        do {
             let value = try body()
             try commit("COMMIT")
             return value

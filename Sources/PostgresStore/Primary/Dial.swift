@@ -66,7 +66,7 @@ struct Dial: Sendable {
 
     /// Tries a commit.
     private func prove(_ connection: BlockingConnection) throws(PostgresError) {
-        do throws(PostgresError) {
+        do {
             try Fence.prove(connection, within: Self.proofTime)
         } catch {
             if case .timedOut = error { throw .isUnproven }

@@ -38,7 +38,7 @@ enum Fence {
     ///
     /// - Parameter limit: How long that may take.
     static func prove(_ connection: BlockingConnection, within limit: Duration) throws(PostgresError) {
-        do throws(PostgresError) {
+        do {
             try connection.until(min(connection.deadline, .now + limit)).commit(Statement.fence.sql)
         } catch {
             // Otherwise the server's process would go on waiting. Nothing is lost: the message that it commits has no meaning.

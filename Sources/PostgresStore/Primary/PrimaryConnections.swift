@@ -74,7 +74,7 @@ final class PrimaryConnections: Sendable {
         var searchEnd = min(deadline, .now + Self.searchTime)
         while true {
             var isConnected = false
-            do throws(PostgresError) {
+            do {
                 let connection = try take(until: searchEnd).until(deadline)
                 isConnected = true
                 attempts += 1
@@ -97,7 +97,7 @@ final class PrimaryConnections: Sendable {
         _ connection: BlockingConnection, isRepeated: Bool,
         _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
-        do throws(PostgresError) {
+        do {
             let value = try body(connection)
             // Also after a write: if it has found nothing to change, it may have looked at a former primary; if it was committed
             // with a warning, or by an earlier attempt, it may not be on a second machine yet.
@@ -121,7 +121,7 @@ final class PrimaryConnections: Sendable {
     func performOpening<Value>(
         within limit: Duration, _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreOpenError) -> Value {
-        do throws(StoreError) {
+        do {
             return try perform(or: StoreError.unavailable, within: limit, isOpening: true, body)
         } catch {
             if case .unavailable(let fault) = error { throw .store(fault) }
@@ -185,7 +185,7 @@ final class PrimaryConnections: Sendable {
             let index = (first + step) % all.count
             // Each host gets an equal part of the time that is left, so one that does not answer leaves the others theirs.
             let limit = Nanoseconds(count: (deadline - .now).count / UInt64(all.count - step))
-            do throws(PostgresError) {
+            do {
                 let (connection, facts) = try hosts.connect(
                     to: index, patience: Self.patience, lockTimeout: Self.patience, until: .now + limit)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }

@@ -119,7 +119,7 @@ final class PrimaryFinder: Sendable {
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
             state.count { $0.remote.connections.pending += 1 }
             let dial = Dial(options, state, host: next.host, trial: next.trial)
-            do throws(ThreadShortage) {
+            do {
                 try NamedThread.start("pg-dial") { self.postEnd(of: next, since: now, Result(catching: dial.run)) }
             } catch {
                 // The search dials again, as after any failure.

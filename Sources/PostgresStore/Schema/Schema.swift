@@ -127,7 +127,7 @@ extension Schema {
     /// - Parameter fills: Whether the store is opened to be filled, see `versionWhileFilled`.
     static func check(_ connection: BlockingConnection, fills: Bool = false) throws(PostgresError) -> StoreRow {
         let row: StoreRow?
-        do throws(PostgresError) {
+        do {
             row = try StoreRow.read(from: connection)
         } catch {
             guard error.state == .noPrivilege else { throw error }

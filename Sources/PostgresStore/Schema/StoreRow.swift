@@ -94,7 +94,7 @@ struct StoreRow: Sendable, Hashable {
     private static func isAllowed(
         _ sql: String, _ number: Int, _ connection: BlockingConnection
     ) throws(PostgresError) -> Bool {
-        do throws(PostgresError) {
+        do {
             try connection.run(sql, [.bigint(Int64(number))])
             return true
         } catch {

@@ -73,7 +73,7 @@ extension StoreFault {
 extension StoreError {
     /// Runs a closure, and throws its errors as errors of a read.
     static func reading<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
-        do throws(SQLiteError) {
+        do {
             return try body()
         } catch {
             throw .read(StoreFault(error))
@@ -82,7 +82,7 @@ extension StoreError {
 
     /// Runs a closure, and throws its errors as errors of a write.
     static func writing<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
-        do throws(SQLiteError) {
+        do {
             return try body()
         } catch {
             throw .write(StoreFault(error))

@@ -71,7 +71,7 @@ struct StoreFiles {
 
     /// Nil if there is no such file.
     private static func find(_ path: String) throws(SystemError) -> (identity: FileIdentity, size: UInt64)? {
-        do throws(SystemError) {
+        do {
             return try FileIdentity.read(path)
         } catch {
             guard error.code == ENOENT || error.code == ENOTDIR else { throw error }

@@ -72,7 +72,7 @@ final class OfflineSQLiteStore {
     ) throws(StoreError) -> StoreReplacement {
         let backup: SQLiteConnection
         let sealing: Sealing
-        do throws(SQLiteOpenError) {
+        do {
             backup = try BackupFile.open(path).connection
             try Schema.opening(path) { () throws(SQLiteError) in try BackupFile.checkStructure(backup, indexes: false) }
             let opener = StoreOpener(directory: directory.path, database: path, options: options)

@@ -129,7 +129,7 @@ final class StoredRows {
 
     private func canRead(after position: UInt64) -> Bool {
         move(to: position)
-        do throws(SQLiteError) {
+        do {
             try rest()
             _ = try areSessions ? sessionRows.step() : tokenRows.step()
             return true
@@ -176,7 +176,7 @@ final class OpenedRows {
     /// - Parameter note: Gets the damage of each page that is skipped.
     func nextReadable(_ note: (String) -> Void) throws(SQLiteError) -> Row? {
         while true {
-            do throws(SQLiteError) {
+            do {
                 return try next()
             } catch {
                 note(try rows.skipDamage(error))
@@ -196,7 +196,7 @@ final class OpenedRows {
             return .token(row, token)
         case .session(let row):
             report.sessions += 1
-            do throws(SealingError) {
+            do {
                 return .session(row, .success(isClear ? try ClearRow.session(row) : try coder.open(row)))
             } catch {
                 report.noteUnreadable(error, read.name)

@@ -49,7 +49,7 @@ actor SQLiteBackups {
         let file = try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
-        do throws(StoreError) {
+        do {
             return try await write(to: path, by: temporary, file, checks: checks, progress)
         } catch {
             store.recordBackup(isSuccessful: false)
@@ -66,7 +66,7 @@ actor SQLiteBackups {
             try writer.usedBytes() + writer.freeBytes()
         }
         try DiskRoom.check(forBackup: size, at: path, besides: store.path)
-        do throws(StoreError) {
+        do {
             try await copyPages(to: file, progress)
         } catch {
             try? await endCopy()
@@ -75,7 +75,7 @@ actor SQLiteBackups {
         try await endCopy()
         let tokens = try await finish(temporary, checks: checks)
         // By the descriptor that was open throughout, which reports whatever could not be written.
-        do throws(SystemError) {
+        do {
             try BlockingIO.synchronize(file.number)
         } catch {
             throw PrivateFile.refused("synced", temporary, error)
@@ -85,7 +85,7 @@ actor SQLiteBackups {
     }
 
     private func finish(_ path: String, checks: Bool) async throws(StoreError) -> Int {
-        do throws(SQLiteError) {
+        do {
             let copy = try SQLiteConnection(path: path, mode: .readWrite)
             return try await copy.interruptible { () throws(SQLiteError) in
                 try BackupFile.finish(copy, checks: checks)
@@ -132,7 +132,7 @@ actor SQLiteBackups {
     }
 
     private func write(_ part: CopyFile.Part, to file: borrowing FileDescriptor) throws(StoreError) {
-        do throws(SystemError) {
+        do {
             try part.forEachPiece { (piece, offset) throws(SystemError) in
                 try BlockingIO.write(piece[...], to: file.number, at: offset)
                 BlockingIO.beginSynchronizing(file.number, piece.count, at: offset)
@@ -145,7 +145,7 @@ actor SQLiteBackups {
 
     /// Not on this actor's thread, which writes meanwhile; errors of the copy are not errors of the store.
     private nonisolated func nextStep(isFirst: Bool = false) async -> Result<DatabaseCopy.Step, StoreError> {
-        do throws(StoreError) {
+        do {
             return try await store.writerThread.perform(waitsForDisk: !isFirst) { (writer) throws(SQLiteError) in
                 do throws(SQLiteError) {
                     if isFirst { writer.copy = try DatabaseCopy(of: writer.connection) }

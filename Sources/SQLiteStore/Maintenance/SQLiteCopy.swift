@@ -24,7 +24,7 @@ final class SQLiteCopySource: CopySource {
         let (connection, ring) = try StoreOpener(
             directory: directory.path, database: path, options: options
         ).openForReading()
-        do throws(SQLiteError) {
+        do {
             try self.init(connection, ring.map(Sealing.init))
         } catch {
             throw .database(path: path, error)
@@ -98,7 +98,7 @@ final class SQLiteCopyTarget: CopyTarget {
                 """)
         }
         database.discardNew()
-        do throws(StoreError) {
+        do {
             try PrivateFile.create(database.new)
         } catch {
             throw refusal("\(error)")
@@ -196,7 +196,7 @@ extension StoreOpener {
         }
         let (connection, _) = try connect(.readWrite)
         if checkRequest.exists {
-            do throws(SQLiteError) {
+            do {
                 try connection.checkForMixedPages()
             } catch {
                 // Rows that cannot be found would be missing in the copy.

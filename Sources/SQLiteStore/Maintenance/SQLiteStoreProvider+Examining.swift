@@ -25,7 +25,7 @@ extension SQLiteStoreProvider: FileStoreProvider {
         let path = try DatabaseFile(in: directory).path
         _ = try StoreOpener(directory: directory, database: path, options: options).isEmpty
         var found = StoreExamination()
-        do throws(SystemError) {
+        do {
             found.databaseBytes = try FileStatus.read(path).size
         } catch {
             guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
@@ -73,7 +73,7 @@ extension SQLiteStoreProvider {
         _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         let store: OfflineSQLiteStore
-        do throws(SQLiteOpenError) {
+        do {
             store = try OfflineSQLiteStore(in: directory, options: options)
         } catch {
             throw .refused("\(error)")
@@ -86,7 +86,7 @@ extension SQLiteStoreProvider {
         _ path: String, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> BackupVerification {
         try BackupFile.check(path)
-        do throws(SQLiteOpenError) {
+        do {
             let (connection, version) = try BackupFile.open(path)
             var found = BackupVerification(
                 path: path, bytes: FileStatus.size(of: path), schemaVersion: version)

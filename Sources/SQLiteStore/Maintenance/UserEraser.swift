@@ -100,7 +100,7 @@ actor UserEraser {
         }
         // SQLite does not sync a truncation.
         let wal = store.path + "-wal"
-        do throws(StoreError) {
+        do {
             if FileStatus.exists(wal) { try PrivateFile.synchronize(wal) }
             return .success(true)
         } catch {

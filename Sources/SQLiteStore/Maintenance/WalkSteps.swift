@@ -60,9 +60,9 @@ struct WalkSteps: ~Copyable {
         visitor.report = state.present
         let rows = try rows(of: state)
         var (changes, count, isEnd) = (WalkChanges(), 0, false)
-        do throws(SQLiteError) {
+        do {
             while count < WalkPace.rows, changes.readBytes < WalkPace.bytes, !isEnd {
-                do throws(SQLiteError) {
+                do {
                     guard let row = try rows.next() else {
                         isEnd = true
                         break

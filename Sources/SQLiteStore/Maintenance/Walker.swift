@@ -159,7 +159,7 @@ final class Walker: Sendable {
                 continue
             }
             let began = ContinuousClock.now
-            do throws(StoreError) {
+            do {
                 let (next, count) = try steps.step(from: state)
                 // Unless another round was begun meanwhile.
                 shared.withLock { shared in

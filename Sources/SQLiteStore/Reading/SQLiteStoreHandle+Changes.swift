@@ -44,7 +44,7 @@ extension SQLiteStoreHandle {
     }
 
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
-        do throws(StoreError) {
+        do {
             let sessions = try reading(user, among: database.state.damagedSessions) { (reader) throws(StoreError) in
                 try reader.sessions(of: user)
             }

@@ -76,7 +76,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         _ key: some Hashable, among damaged: DamagedRows, _ body: (TokenReader) throws(StoreError) -> Result
     ) throws(StoreError) -> Result {
         try refreshReader()
-        do throws(StoreError) {
+        do {
             try refreshSnapshot()
             let result = try body(reader)
             damaged.noteSound()
@@ -99,7 +99,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         if let overload = database.writerThread.admission.admit(bytes) {
             return completion.take(.failure(.overloaded(overload)))
         }
-        do throws(SealingError) {
+        do {
             gathered.append(try make(&coder))
             gatheredBytes += bytes
             completions.append(completion)

@@ -53,7 +53,7 @@ final class TokenReader {
         coder.key(of: id, into: &key)
         var fault: SealingError?
         let found: Fetched
-        do throws(SQLiteError) {
+        do {
             try select.bind(key.firstSlot, at: 2)
             if limit != boundLimit {
                 try select.bind(Int64(limit), at: 3)
@@ -137,7 +137,7 @@ extension TokenReader {
     }
 
     private func opening(_ row: SessionRow) throws(StoreError) -> OpenedSession {
-        do throws(SealingError) {
+        do {
             return try coder.open(row)
         } catch {
             state.unreadableCount.add(1, ordering: .relaxed)

@@ -217,7 +217,7 @@ enum Schema {
     static func opening<Result>(
         _ path: String, _ body: () throws(SQLiteError) -> Result
     ) throws(SQLiteOpenError) -> Result {
-        do throws(SQLiteError) {
+        do {
             return try body()
         } catch {
             if error.isBusy { throw .openElsewhere(path: path) }

@@ -30,7 +30,7 @@ final class BackgroundSync: @unchecked Sendable {
 
     /// Begins to read the present state, not while a sync is running; returns whether that was possible.
     func hold() -> Bool {
-        do throws(SQLiteError) {
+        do {
             try connection.execute("BEGIN; SELECT 1 FROM store")
             return true
         } catch {

@@ -139,7 +139,7 @@ struct WALExaminer {
 
     /// Nil if there is no such file.
     private static func opening(_ path: String) throws(SQLiteError) -> FileDescriptor? {
-        do throws(SystemError) {
+        do {
             return try FileDescriptor(openingFile: path)
         } catch {
             if error.code == ENOENT { return nil }
@@ -237,7 +237,7 @@ struct WALExaminer {
 
     /// Reads bytes, fewer than `count` at the end of the file.
     private static func read(_ descriptor: Int32, at offset: Int, count: Int) throws(SQLiteError) -> [UInt8] {
-        do throws(SystemError) {
+        do {
             return try BlockingIO.read(from: descriptor, at: offset, count: count)
         } catch {
             throw .system("read", of: "WAL", code: error.code)

@@ -73,7 +73,7 @@ final class RecoveringDatabase {
         lastClockLook = try? Schema.clockLook(of: writer.connection)
         state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         prepare(writer)
-        do throws(SQLiteError) {
+        do {
             try settle(writer)
             try opener.compareErasures(writer)
         } catch {
@@ -127,7 +127,7 @@ final class RecoveringDatabase {
     func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
-        do throws(StoreError) {
+        do {
             outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
                 let rules = WriteRules(
                     acceptance: state.sealing.acceptance, retention: state.retention,
@@ -177,7 +177,7 @@ final class RecoveringDatabase {
             }
         }
         let result: Result
-        do throws(SQLiteError) {
+        do {
             result = try body(writer)
         } catch {
             // The cause may be a truncated file.
@@ -214,7 +214,7 @@ final class RecoveringDatabase {
             try? look(at: writer, withLocks: true)
             checkReads()
         }
-        do throws(StoreError) {
+        do {
             _ = try usableWriter()
             if failure != nil { try tryToWrite() }
         } catch {
@@ -303,7 +303,7 @@ final class RecoveringDatabase {
     ///   - withLocks: Whether to look at the locks too, which takes more system calls.
     private func look(at writer: WriterConnection?, withLocks: Bool = false) throws(StoreError) {
         var accident: StoreFiles.Accident?
-        do throws(SystemError) {
+        do {
             accident = try files?.accident(writer?.connection.walIndex)
         } catch {
             throw failed(.system(error.call, of: "database", code: error.code))
@@ -364,7 +364,7 @@ final class RecoveringDatabase {
     }
 
     private func opening<Result>(_ body: () throws(SQLiteOpenError) -> Result) throws(StoreError) -> Result {
-        do throws(SQLiteOpenError) {
+        do {
             return try body()
         } catch {
             let fault = note(.unusable(error.general))
@@ -375,7 +375,7 @@ final class RecoveringDatabase {
 
     /// Checks a database whose pages may belong to different commits; if they do, only restoring a backup helps.
     private func check(_ writer: WriterConnection) throws(SQLiteOpenError) {
-        do throws(SQLiteError) {
+        do {
             try writer.connection.checkForMixedPages()
         } catch {
             guard error.isNotADatabase else { throw .database(path: opener.database, error) }

@@ -85,7 +85,7 @@ struct StoreOpener: Sendable {
 
     /// Rewrites a WAL in place and syncs it.
     static func rewrite(_ wal: String, upTo end: Int = .max) throws(SQLiteError) {
-        do throws(SystemError) {
+        do {
             let descriptor = try FileDescriptor(opening: wal, O_RDWR | O_NOFOLLOW)
             var offset = 0
             while offset < end {
@@ -136,7 +136,7 @@ struct StoreOpener: Sendable {
         guard let fault = try WALExaminer.fault(beside: database) else { return }
         guard options.acceptsDamagedWAL, case .damagedWAL(let path, let damage, _) = fault else { throw fault }
         let copy = database + DatabaseFileName.damagedWALSuffix
-        do throws(StoreError) {
+        do {
             // When the store is opened again after a fault, the copy exists already, and the disk may be full. No two
             // WALs begin with the same bytes.
             if FileStatus.size(of: path) != FileStatus.size(of: copy)
@@ -167,12 +167,12 @@ struct StoreOpener: Sendable {
     /// Creates the database's file if it is missing, so that no other user can read it: SQLite would choose another mode,
     /// and gives the `-wal` file the mode of the database.
     private func createPrivateFile() throws(SQLiteOpenError) {
-        do throws(SystemError) {
+        do {
             _ = try FileDescriptor(openingOrCreating: database)
         } catch {
             throw .directory(.unusable(path: directory, call: "open \(database)", code: error.code))
         }
-        do throws(SystemError) {
+        do {
             try Folder.synchronize(Path.folder(of: database))
         } catch {
             throw .directory(.unusable(path: directory, call: "fsync", code: error.code))
@@ -231,7 +231,7 @@ struct StoreOpener: Sendable {
     }
 
     private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
-        do throws(StoreOpenError) {
+        do {
             return try options.keyRing.ring(
                 fitting: identity, isEmpty: isEmpty, of: "the store \(database)")
         } catch {

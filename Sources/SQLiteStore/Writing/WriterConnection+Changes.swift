@@ -25,7 +25,7 @@ extension WriterConnection {
     func apply(
         _ changes: [Change], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
-        do throws(SQLiteError) {
+        do {
             return try applyOnce(changes, rules)
         } catch {
             if error.isOfOnePage, let damaged = failedChange.map({ changes[$0] }), isOfOneRow(damaged) {
@@ -147,7 +147,7 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
         coder.key(of: user, into: &key)
-        do throws(SQLiteError) {
+        do {
             return try transaction { () throws(SQLiteError) in
                 let hadToken = try table.remove(key)
                 if hadToken { noteRemoved(1) }

@@ -14,7 +14,7 @@ extension WriterConnection {
         defer { try? connection.execute("PRAGMA secure_delete = ON") }
         try transaction { () throws(SQLiteError) in try connection.execute(Schema.walkTable) }
         for index in ["token_by_writing", "token_by_expiration", "session_by_expiration", "session_by_use"] {
-            do throws(SQLiteError) {
+            do {
                 try transaction { () throws(SQLiteError) in try connection.execute("DROP INDEX IF EXISTS \(index)") }
             } catch {
                 // A damaged index stays. Most tokens can be stored beside it, as with version 1.0.
@@ -80,7 +80,7 @@ extension WriterConnection {
         // Emptied, it still has its head and a mark.
         let least = 2 * SQLiteConnection.pageSize
         guard walSize > 0 || FileStatus.allocatedSize(of: connection.path + "-wal") > least else { return false }
-        do throws(SQLiteError) {
+        do {
             if try checkpoint(.truncate, waiting: 100, insists: true) == .complete { return true }
         } catch {
             // After a transient error, above all a full disk, the connection can still be used.
@@ -103,7 +103,7 @@ extension WriterConnection {
         guard let sync = backgroundSync ?? (try? BackgroundSync(path: connection.path)), sync.hold() else { return }
         backgroundSync = sync
         defer { sync.release() }
-        do throws(SQLiteError) {
+        do {
             // This commit is kept out of the database, because the read has begun before it; it changes nothing.
             try transaction { () throws(SQLiteError) in
                 try connection.markRound()

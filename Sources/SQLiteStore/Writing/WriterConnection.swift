@@ -67,7 +67,7 @@ final class WriterConnection {
         isProbe: Bool = false, _ body: () throws(SQLiteError) -> Result
     ) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
-        do throws(SQLiteError) {
+        do {
             try begin.run()
             // What the last commit had to leave free says nothing about this one.
             connection.wal?.reserve = 0

@@ -263,7 +263,7 @@ final class WriterThread: Sendable {
     private func carryOut(
         _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase
     ) {
-        do throws(StoreError) {
+        do {
             switch step {
             case .lookAfterFiles:
                 schedule.noteLook(at: .now)

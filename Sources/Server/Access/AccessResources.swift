@@ -48,7 +48,7 @@ package final class AccessResources: Sendable {
         sessions = SessionCache(limit: settings.cacheLimit / 4, seesEnds: seesEnds)
         failures = FailureLimiter(settings.access.failures)
         var setting = "access.api.keys_file"
-        do throws(KeyFileError) {
+        do {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
             setting = "facebook.app_secret_file"

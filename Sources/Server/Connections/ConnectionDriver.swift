@@ -107,7 +107,7 @@ extension Connection {
     private mutating func startTLS(
         _ tls: WatchedCertificates, clients: TLSClientAuthentication, on context: LoopContext
     ) async {
-        do throws(TLSError) {
+        do {
             let deadline = context.loop.now + settings.headTime
             try await stream.startTLS(tls, clients: clients, until: deadline, among: context.handshakes)
             context.metrics.handshakes.add()

@@ -109,7 +109,7 @@ package final class LoopContext: @unchecked Sendable {
 
     /// Calls the store's handle whenever it has something to do.
     private func watchStore(_ descriptor: Int32) {
-        do throws(SystemError) {
+        do {
             storeWatch = try DescriptorWatch(descriptor, on: loop) { [handle] in handle.proceed() }
         } catch {
             // The kernel has no memory. Until it has, requests that need the store are answered with its failure after their
@@ -142,7 +142,7 @@ package final class LoopContext: @unchecked Sendable {
     func take(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, isRefused: Bool) {
         if isRefused { metrics.refused.add() }
         let stream: TCPStream
-        do throws(SystemError) {
+        do {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
         } catch {
             // The client has disconnected already.

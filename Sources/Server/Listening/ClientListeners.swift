@@ -33,7 +33,7 @@ package struct ClientListeners: Sendable {
         guard !settings.tls.certificates.isEmpty else {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
-        do throws(KeyFileError) {
+        do {
             return try WatchedCertificates(TLSFiles(settings))
         } catch {
             throw StartError("\(error)")
@@ -56,7 +56,7 @@ extension ClientListeners {
             try examine(address)
         }
         for address in settings.admin.listen {
-            do throws(StartError) {
+            do {
                 try examine(address)
             } catch {
                 throw error.ofAdministration
@@ -71,7 +71,7 @@ extension ClientListeners {
     ) throws(StartError) -> (trust: String?, warnings: [String]) {
         let files = TLSFiles(settings)
         var warnings: [String?] = []
-        do throws(KeyFileError) {
+        do {
             for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
                 warnings.append(try WatchedCertificates.examine(pair).warning())
             }
@@ -91,7 +91,7 @@ extension ClientListeners {
         case .tcp(let host, _):
             // Without its port, which another program or the running server may be using.
             for resolved in try ClientListener.resolve(host, 0, address) {
-                do throws(SystemError) {
+                do {
                     try Listener.tryBinding(resolved)
                 } catch {
                     throw .listening(on: "\(address)", error)
@@ -144,14 +144,14 @@ package struct ClientListener: Sendable {
         switch address.place {
         case .tcp(let host, let port):
             for resolved in try resolve(host, port, address) {
-                do throws(SystemError) {
+                do {
                     listeners.append(try Listener(binding: resolved))
                 } catch {
                     throw .listening(on: "\(resolved)", error)
                 }
             }
         case .unix(let path):
-            do throws(SystemError) {
+            do {
                 listeners.append(try Listener(unixPath: path, mode: address.mode))
             } catch {
                 throw .listening(onSocketAt: path, error)
@@ -187,7 +187,7 @@ package struct ClientListener: Sendable {
     static func resolve(
         _ host: String, _ port: UInt16, _ address: ListenAddress
     ) throws(StartError) -> [SocketAddress] {
-        do throws(SocketAddress.ResolutionError) {
+        do {
             return try SocketAddress.resolve(host: host, port: port)
         } catch {
             throw StartError("the address \(address) cannot be resolved: \(error)")

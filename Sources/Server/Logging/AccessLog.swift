@@ -131,7 +131,7 @@ package enum AccessLogFile {
             guard unsafe access(path, W_OK) == 0 else { throw SystemError.last("open") }
             return
         }
-        do throws(SystemError) {
+        do {
             _ = try FileDescriptor(opening: path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK)
         } catch {
             guard error.code == ENOENT else { throw error }

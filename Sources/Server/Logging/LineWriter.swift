@@ -37,7 +37,7 @@ final class LineWriter: Sendable {
             // O_NONBLOCK makes opening a pipe without a reader fail at once; otherwise the start or reload would hang.
             let flags = O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK
             let opened: FileDescriptor
-            do throws(SystemError) {
+            do {
                 opened = try FileDescriptor(opening: path, flags)
             } catch {
                 guard error.code == ENOENT else { throw error }
@@ -110,7 +110,7 @@ final class LineWriter: Sendable {
             defer { (state.lines, state.dropped) = ([], 0) }
             return state
         }
-        do throws(SystemError) {
+        do {
             try BlockingIO.write(taken.lines, to: taken.destination.number)
         } catch {
             // Requests are answered nevertheless. An error on standard output means that its reader has ended.

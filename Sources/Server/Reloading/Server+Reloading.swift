@@ -220,7 +220,7 @@ extension Server {
     private func readCertificates(_ reason: String) {
         guard let tls else { return }
         let known = tls.fault
-        do throws(KeyFileError) {
+        do {
             try tls.reload()
             let outcome = Self.text(tls)
             reloadRecord.withLock { record in
@@ -240,7 +240,7 @@ extension Server {
     /// Opens the destination of the access log; standard output if the log is off or no file is set.
     static func destination(_ settings: Settings) throws(StartError) -> LineWriter.Destination {
         let path = settings.accessLog.isOn ? settings.accessLog.file : ""
-        do throws(SystemError) {
+        do {
             return try LineWriter.Destination(path)
         } catch {
             throw .accessLog(path, error)

@@ -13,7 +13,7 @@ struct SettingsFile {
     init(path: String) throws(SettingsError) {
         self.path = path
         let bytes: [UInt8]
-        do throws(SystemError) {
+        do {
             bytes = try BlockingIO.contents(ofFile: path, limit: Self.largestInBytes).bytes
         } catch {
             let advice = error.fileAdvice(otherwise: "check the path, and that this user may read it")
@@ -22,7 +22,7 @@ struct SettingsFile {
         guard String(validating: bytes, as: UTF8.self) != nil else {
             throw .file(path, "it is not UTF-8 text")
         }
-        do throws(YAMLEntries.Fault) {
+        do {
             entries = try YAMLEntries(bytes).entries
         } catch {
             throw .file(path, "line \(error.line): \(error.reason)")

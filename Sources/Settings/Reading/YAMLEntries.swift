@@ -49,7 +49,7 @@ struct YAMLEntries {
     }
 
     private static func next(_ events: inout YAMLEvents) throws(Fault) -> YAMLEvents.Event {
-        do throws(YAMLEvents.SyntaxError) {
+        do {
             return try events.next()
         } catch {
             throw Fault(line: error.line, reason: error.reason)

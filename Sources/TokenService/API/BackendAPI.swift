@@ -47,13 +47,13 @@ package final class BackendAPI {
     ) -> Answer {
         let caller = Caller(address: source.client, requestID: requestID)
         let key: APIKey
-        do throws(AccessFailure) {
+        do {
             key = try find(request.head, in: bytes)
         } catch {
             return guardian.deny(error, in: .field, caller)
         }
         let resource: APIResource
-        do throws(APIResource.Fault) {
+        do {
             resource = try APIResource(request.head, in: bytes)
         } catch {
             return .now(error == .user ? .malformedUser : Response(.notFound, "There is nothing at this path."))
@@ -146,7 +146,7 @@ package final class BackendAPI {
         }
         let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
         let key: SessionKey
-        do throws(StoreError) {
+        do {
             key = try handle.sessionKey(of: secret.span)
         } catch {
             let failure = Response(.unavailable, "A session cannot be made at the moment.")

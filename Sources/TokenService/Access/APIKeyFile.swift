@@ -18,7 +18,7 @@ extension APIKeys {
     ///
     /// - Parameter allowsEmpty: Whether an empty file counts as one without keys; a server refuses it, as its text may be lost.
     package static func load(_ path: String, allowsEmpty: Bool = false) throws(KeyFileError) -> APIKeys? {
-        do throws(SystemError) {
+        do {
             _ = try FileStatus.read(path)
         } catch {
             // A file whose status cannot be read may have keys; reading it says why.
@@ -78,7 +78,7 @@ enum APIKeysText {
                 KeyFileError(path, "has a fault in line \(index + 1): \(reason)")
             }
             guard let entry = entry(Array(content)) else { throw fault(form) }
-            do throws(APIKeys.AdditionError) {
+            do {
                 try keys.add(entry.key, digest: entry.digest)
             } catch {
                 throw fault(error.rawValue)

@@ -108,7 +108,7 @@ package struct UserAccess {
         isCredential: (Span<UInt8>) -> Bool?, _ find: (Span<UInt8>, AccessFailure.Place) -> Finding
     ) -> Finding {
         let field: ByteRange?
-        do throws(AccessFailure) {
+        do {
             field = try Self.bearerToken(of: head, in: bytes)
         } catch {
             return .denied(error, .field)

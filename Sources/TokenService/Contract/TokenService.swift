@@ -159,7 +159,7 @@ package final class TokenService {
         // Before the store is read.
         let ticket = answers?.ticket(for: read.id.span)
         var pending: PendingAnswer?
-        do throws(StoreError) {
+        do {
             let fetched = try handle.fetch(read.id, upTo: Self.shortTokenInfo, if: read.session) {
                 let waiting = waiting(for: read)
                 pending = waiting

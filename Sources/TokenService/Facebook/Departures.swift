@@ -186,7 +186,7 @@ package final class Departures: TokenInspector {
         _ token: Found, in handle: WaitingHandle,
         _ note: (_ user: [UInt8], _ isErased: Bool, _ error: StoreError?) async -> Void
     ) async {
-        do throws(StoreError) {
+        do {
             if token.erases {
                 // The token is removed by the erasure only: if that fails, the next round must find the token again.
                 guard try await handle.find(token.id)?.version == token.version else { return }
@@ -214,7 +214,7 @@ package final class Departures: TokenInspector {
         state.withLock { $0.isHurried = false }
         // A round counts only for departures that were noted in an earlier second than the one in which it begins.
         try? await Task.sleep(for: .seconds(1))
-        do throws(StoreError) {
+        do {
             guard let rows = try await store.statistics().walk?.progress.total, rows <= Self.smallStore else { return }
             _ = try await store.walk { _ in }
         } catch {
@@ -265,7 +265,7 @@ package final class Departures: TokenInspector {
                 throw .refused("\(Self.limit) people who have left Facebook's app wait for the walk over the store")
             }
             list.departures.append(departure)
-            do throws(StoreError) {
+            do {
                 try await write(list, store.handle)
                 // Read again, as the list that was written has its version only now.
                 learn(try await read(store.handle), hurries: true)

@@ -62,7 +62,7 @@ package final class FacebookCallbacks {
         let secret = secret()
         let field = Self.value(of: "signed_request", in: request.body, of: bytes, from: .body)
         let message: SignedRequest
-        do throws(SignedRequest.Fault) {
+        do {
             message = try SignedRequest(field.span, secret, at: Int64(time(nil)))
         } catch {
             report("a message of Facebook's is refused: \(error.rawValue)", requestID)

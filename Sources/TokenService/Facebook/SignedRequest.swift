@@ -64,7 +64,7 @@ extension SecretKey {
     /// Reads an app secret, whose 32 hexadecimal digits are themselves the key, as text.
     package static func appSecret(ofFile path: String) throws(KeyFileError) -> SecretKey {
         var (bytes, status): ([UInt8], FileStatus)
-        do throws(SystemError) {
+        do {
             (bytes, status) = try BlockingIO.contents(ofFile: path, limit: 4_096)
         } catch {
             throw KeyFileError(unreadable: path, error)

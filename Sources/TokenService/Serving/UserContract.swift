@@ -49,7 +49,7 @@ final class UserContract {
     /// Reads a session from the store.
     private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest) -> Answer {
         var pending: PendingAnswer?
-        do throws(StoreError) {
+        do {
             let key = try handle.sessionKey(of: lookup.secret.span)
             // Before the store is read.
             let ticket = sessions.ticket(for: key)

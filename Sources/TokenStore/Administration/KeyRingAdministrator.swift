@@ -80,7 +80,7 @@ extension Sealing {
     /// Of the keys, the one that seals must be in the file. Older ones may be missing while they are retired.
     package func fault(of file: KeyRingFile) -> KeyRingError? {
         let (present, active) = (ring, ring.active)
-        do throws(KeyRingError) {
+        do {
             let found = try file.load(like: present)
             let isThere = found.key(numbered: active.number)?.hasBytes(of: active.key) == true
             return isThere ? nil : .lacksKey(number: active.number, path: file.path)
@@ -95,7 +95,7 @@ extension Sealing {
     @discardableResult
     package func keepFile(_ file: KeyRingFile, with key: KeyRing.NumberedKey) throws(StoreError) -> String? {
         _ = try ring(in: file)
-        do throws(KeyRingError) {
+        do {
             return try file.keep(key)
         } catch {
             throw .keyRing(error)
@@ -104,7 +104,7 @@ extension Sealing {
 
     /// Saves a ring to the file, and then uses it.
     package func save(_ new: KeyRing, to file: KeyRingFile) throws(StoreError) {
-        do throws(KeyRingError) {
+        do {
             // The file must be on disk before the new key seals anything.
             try file.save(new)
         } catch {

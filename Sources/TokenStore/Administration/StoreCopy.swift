@@ -26,7 +26,7 @@ extension RowCoder {
         of copied: [CopiedRow]
     ) throws(StoreError) -> (tokens: [(row: Row, version: TokenVersion)], sessions: [SessionRow]) {
         var (tokens, sessions) = ([(row: Row, version: TokenVersion)](), [SessionRow]())
-        do throws(SealingError) {
+        do {
             for row in copied {
                 switch row {
                 case .token(let token, let times, let version):
@@ -142,7 +142,7 @@ package struct StoreCopy {
     /// - Parameter skipsUnreadable: Whether to leave out rows that cannot be read or do not open; otherwise such a row
     ///   makes the copy fail.
     package func run(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
-        do throws(StoreError) {
+        do {
             return try copy(skipsUnreadable: skipsUnreadable)
         } catch {
             target.abandon()

@@ -112,7 +112,7 @@ package struct ErasuresFile: Hashable, Sendable {
 
     /// Reads the erasures; nil if there is no such file.
     package func load() throws(StoreError) -> Erasures? {
-        do throws(SystemError) {
+        do {
             return try contents().map { (bytes) throws(SystemError) in try parse(bytes) }
         } catch {
             throw .refused(
@@ -143,7 +143,7 @@ package struct ErasuresFile: Hashable, Sendable {
     }
 
     private func open(_ access: Int32) throws(SystemError) -> FileDescriptor? {
-        do throws(SystemError) {
+        do {
             return try FileDescriptor(opening: path, access | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
@@ -267,7 +267,7 @@ extension KeyRingFile {
         }
         let name = "\(Self.standardName)-\(ring.newest.number)-\(ring.newest.fingerprint())"
         let copy = KeyRingFile(path: "\(folder)/\(name)", credentials: nil, directory: "")
-        do throws(KeyRingError) {
+        do {
             if let found = try copy.load() {
                 let new = ring.keys.filter { found.numberedKey($0.number) == nil }
                 if !new.isEmpty { try copy.save(KeyRing(index: ring.index, keys: found.keys + new)) }

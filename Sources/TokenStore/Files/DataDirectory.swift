@@ -25,7 +25,7 @@ package final class DataDirectory: Sendable {
     ///   - creates: Whether it is created (mode 0700) if it is missing, with the folders above it.
     package init(path: String, creates: Bool) throws(DataDirectoryError) {
         if creates {
-            do throws(SystemError) {
+            do {
                 try Folder.create(path)
             } catch {
                 guard !FileStatus.exists(path) || FileStatus(path)?.isFolder == true else {
@@ -41,7 +41,7 @@ package final class DataDirectory: Sendable {
     /// Fails if a folder could not be used or created; changes nothing.
     package static func examine(_ path: String) throws(DataDirectoryError) {
         var status: FileStatus?
-        do throws(SystemError) {
+        do {
             status = try FileStatus.read(path)
         } catch {
             guard error.code == ENOENT else { throw .unusable(path: path, call: error.call, code: error.code) }
@@ -78,7 +78,7 @@ package final class DataDirectory: Sendable {
         guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
             throw .unusable(path: path, call: "access", code: errno)
         }
-        do throws(FileLock.Failure) {
+        do {
             return try FileLock(path + "/" + lockName)
         } catch {
             switch error {

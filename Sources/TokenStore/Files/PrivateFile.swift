@@ -9,7 +9,7 @@ package enum PrivateFile {
     @discardableResult
     package static func create(_ path: String) throws(StoreError) -> FileDescriptor {
         _ = unsafe unlink(path)
-        do throws(SystemError) {
+        do {
             let file = try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
             file.adoptOwner(of: Path.folder(of: path))
             return file
@@ -42,7 +42,7 @@ package enum PrivateFile {
 
     /// Makes a file's content durable.
     package static func synchronize(_ path: String) throws(StoreError) {
-        do throws(SystemError) {
+        do {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
@@ -59,7 +59,7 @@ package enum PrivateFile {
 
     /// Syncs the entries of a file's folder.
     package static func synchronizeFolder(of path: String) throws(StoreError) {
-        do throws(SystemError) {
+        do {
             try Folder.synchronize(Path.folder(of: path))
         } catch {
             throw refused("synced", Path.folder(of: path), error)
@@ -76,7 +76,7 @@ package enum PrivateFile {
     }
 
     private static func opening(_ path: String) throws(StoreError) -> FileDescriptor {
-        do throws(SystemError) {
+        do {
             return try FileDescriptor(openingFile: path)
         } catch {
             throw refused("read", path, error)

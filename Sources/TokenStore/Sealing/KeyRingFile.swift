@@ -48,7 +48,7 @@ package struct KeyRingFile: Hashable, Sendable {
     package func load() throws(KeyRingError) -> KeyRing? {
         let target = try followed
         var (text, status): ([UInt8], FileStatus)
-        do throws(SystemError) {
+        do {
             (text, status) = try BlockingIO.contents(ofFile: target, O_RDONLY | O_NOFOLLOW, limit: Self.sizeLimit)
         } catch {
             if error.code == ENOENT { return nil }
@@ -58,7 +58,7 @@ package struct KeyRingFile: Hashable, Sendable {
         guard isCredential || !status.isOpenToOthers else {
             throw .open(path: path, mode: status.mode & 0o777)
         }
-        do throws(KeyRingText.Malformed) {
+        do {
             return try KeyRingText.ring(of: text)
         } catch {
             throw .malformed(path: path, line: error.line, reason: error.reason)
@@ -78,7 +78,7 @@ package struct KeyRingFile: Hashable, Sendable {
     /// The path without links.
     private var followed: String {
         get throws(KeyRingError) {
-            do throws(LinkError) {
+            do {
                 return try FollowedPath(path).path
             } catch {
                 throw .link(error)
@@ -92,13 +92,13 @@ package struct KeyRingFile: Hashable, Sendable {
         let target = try followed
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
-        do throws(SystemError) {
+        do {
             try FileReplacement.put(text, at: target)
         } catch {
             if error.code == ENOENT { throw .noFolder(path: path) }
             throw .file(path: path, error)
         }
-        do throws(SystemError) {
+        do {
             try Folder.synchronize(Path.folder(of: target))
         } catch {
             throw .notDurable(path: path, code: error.code)

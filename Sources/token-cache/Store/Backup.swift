@@ -216,7 +216,7 @@ struct Backup: StoreCommand {
     private func copyElsewhere(_ path: String) throws {
         guard let after, !after.isEmpty else { return }
         let reason: String
-        do throws(SystemError) {
+        do {
             switch try ShellCommand.run(after, with: "BACKUP_FILE", path) {
             case .exited(status: 0): return
             case .exited(let status): reason = "ended with status \(status)"

@@ -90,10 +90,10 @@ package struct AuditEvent: Hashable, Sendable {
     package var outcome: Outcome
     package var actor: Actor
     /// The user whose token or sessions are concerned.
-    package var user: AuditPseudonym?
-    package var session: AuditPseudonym?
+    var user: AuditPseudonym?
+    var session: AuditPseudonym?
     /// The key that the event is about: its name or its number.
-    package var key: String?
+    var key: String?
     /// The client's address.
     package var address: String?
     package var requestID: String?

@@ -10,7 +10,7 @@ package struct AuditVerifier: ~Copyable {
     package struct Head: Sendable {
         package let sequence: UInt64
         /// The first 48 bits of the line's MAC.
-        package let number: UInt64
+        let number: UInt64
 
         package init(sequence: UInt64, number: UInt64) {
             self.sequence = sequence
@@ -131,7 +131,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     /// From 1.
     package let line: Int
     /// The line's sequence number; nil if it has none.
-    package let sequence: UInt64?
+    let sequence: UInt64?
     package let kind: Kind
 
     package var description: String {
@@ -180,7 +180,7 @@ package struct AuditGap: Hashable, Sendable, CustomStringConvertible {
     /// The number of the start's line in the file, from 1.
     package let line: Int
     package let lines: ClosedRange<UInt64>
-    package let time: String
+    let time: String
 
     package var description: String {
         """

@@ -35,7 +35,7 @@ package struct JSONCursor: Sendable {
 /// Reading by recursive descent; anything that is not JSON is refused.
 extension JSONCursor {
     package struct Malformed: Error {
-        package init() {}
+        init() {}
     }
 
     /// The deepest nesting that is accepted, as every level takes a stack frame.
@@ -60,7 +60,7 @@ extension JSONCursor {
     }
 
     /// Reads the elements after an opening bracket, up to and including the closing one; `read` reads each of them.
-    package mutating func forEachElement(
+    mutating func forEachElement(
         _ bytes: Span<UInt8>, _ read: (inout JSONCursor) throws(Malformed) -> Void
     ) throws(Malformed) {
         try forEachItem(bytes, until: UInt8(ascii: "]"), read)

@@ -167,9 +167,9 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Counted from 1.
-    package let position: Int
+    let position: Int
     /// The key's `kid`; nil if it is long or not printable.
-    package let keyID: String?
+    let keyID: String?
     package let reason: Reason
 
     init(position: Int, keyID: [UInt8]?, reason: Reason) {

@@ -6,7 +6,7 @@ package import System
 /// Immutable; any thread.
 package struct JWTKeySet: Sendable {
     /// Keys that a set may have.
-    package static let keyLimit = 100
+    static let keyLimit = 100
     /// Members that the set itself may have.
     private static let memberLimit = 64
 

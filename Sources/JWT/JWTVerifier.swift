@@ -9,7 +9,7 @@ import Synchronization
 /// Immutable; any thread, several at once. Most of a verification is OpenSSL's work on the signature: on the machine of the
 /// benchmarks 15 µs for RSA with 2048 bits, 50 µs for ES256 and 75 µs for Ed25519, which `VerifiedTokens` saves.
 package final class JWTVerifier: Sendable {
-    package let rules: JWTRules
+    let rules: JWTRules
     package let keys: JWTKeySet
     private let report: @Sendable (String) -> Void
     /// The keys and algorithms of refused tokens that were reported, few as the issuer must have signed one, and the last second

@@ -117,7 +117,7 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
     /// The algorithm with a name as in `alg`, whose case counts; nil if it is unknown.
     ///
     /// `Ed25519` (RFC 9864) is another name for what `EdDSA` means with a key of that curve.
-    package init?(name: some Sequence<UInt8>) {
+    init?(name: some Sequence<UInt8>) {
         // Bytes are compared, as Swift's strings may be equal although their bytes differ.
         let name = Array(name)
         let found = Self.allCases.first { $0.rawValue.utf8.elementsEqual(name) }

@@ -5,7 +5,7 @@ package final class Histogram: Sendable {
     /// The largest value of each bucket, ascending; a further bucket counts the values above the last bound.
     package let bounds: [UInt64]
     /// The factor that converts a value to the unit in which it is shown, for example 1e-9 for nanoseconds.
-    package let scale: Double
+    let scale: Double
     private let buckets: [BoxedCounter]
     private let sum = Counter()
 
@@ -41,15 +41,15 @@ package final class Histogram: Sendable {
 
     /// The counts of a histogram at one time, which can be added to those of others.
     package struct Reading: Sendable {
-        package let bounds: [UInt64]
-        package let scale: Double
+        let bounds: [UInt64]
+        let scale: Double
         /// The number of values in each bucket, and at the end the number above the last bound; not cumulative.
         package private(set) var counts: [UInt64]
         package private(set) var sum: UInt64
 
         /// A value in the unit in which it is shown, rounded so that 25_000 * 1e-9 is 2.5e-05 and not
         /// 2.5000000000000001e-05.
-        package func inUnit(_ value: UInt64) -> Double {
+        func inUnit(_ value: UInt64) -> Double {
             let digits = 1e9
             return (Double(value) * scale * digits).rounded() / digits
         }

@@ -10,7 +10,7 @@ package struct ProcessSetup: Sendable {
     let service: ServiceEnvironment
     /// Listening sockets that the service manager has opened.
     package var passedSockets: [PassedSocket] { service.passedSockets }
-    package let notifier: ServiceNotifier
+    let notifier: ServiceNotifier
     let heapMemory: HeapMemory
 
     /// Changes the whole process; call it once, before other threads run.

@@ -1,6 +1,6 @@
 package import Audit
 import Dispatch
-package import EventLoop
+import EventLoop
 import Glibc
 import Logging
 package import Settings
@@ -25,7 +25,7 @@ package final class Server: Sendable {
     let listeners: ClientListeners
     package let contexts: [LoopContext]
     /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
-    package let administrationLoop: EventLoop
+    let administrationLoop: EventLoop
     let accessLog: LineWriter
     let bufferBudget: BufferBudget
     /// Nil without `audit.file`.

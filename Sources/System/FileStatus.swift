@@ -131,7 +131,7 @@ extension FileStatus {
 /// Identifies a file as long as it exists or is open: device and inode.
 package struct FileIdentity: Hashable, Sendable {
     package private(set) var device: UInt64
-    package private(set) var number: UInt64
+    private(set) var number: UInt64
 
     /// The file that a path leads to, and its size in bytes; nil if there is none.
     package static func find(_ path: String) -> (identity: FileIdentity, size: UInt64)? { try? read(path) }

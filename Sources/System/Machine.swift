@@ -9,7 +9,7 @@ package struct ControlGroup {
     private let folders: [String]
 
     /// The control group of this process; nil if the system has none.
-    package static var own: ControlGroup? {
+    static var own: ControlGroup? {
         TextFile.contents(of: "/proc/self/cgroup").flatMap { ControlGroup($0, under: "/sys/fs/cgroup") }
     }
 
@@ -25,7 +25,7 @@ package struct ControlGroup {
     }
 
     /// The words of a file, for each group that has it.
-    package func words(of file: String) -> [[Substring]] {
+    func words(of file: String) -> [[Substring]] {
         folders.compactMap { TextFile.contents(of: "\($0)/\(file)")?.split { $0.isWhitespace } }
     }
 }

@@ -88,7 +88,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         return address.map { ($0, UInt16(bytes[2]) << 8 | UInt16(bytes[3])) }
     }
 
-    package var isUnix: Bool { family == AF_UNIX }
+    var isUnix: Bool { family == AF_UNIX }
 
     /// As system calls take it; the kernel may give a client's path a length for which there is no room (unix(7)).
     private var bytes: [UInt8] { unsafe withUnsafeBytes(of: storage) { unsafe Array($0.prefix(Int(length))) } }

@@ -61,7 +61,7 @@ package enum NamedThread {
 package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
     private let cause: SystemError
 
-    package init(_ cause: SystemError) {
+    init(_ cause: SystemError) {
         self.cause = cause
     }
 

@@ -1,6 +1,6 @@
 import Glibc
 import JSON
-package import System
+import System
 import TokenService
 
 /// A token in one of token.php's data files: `data/<unique id>.txt`.
@@ -127,8 +127,8 @@ extension TokenPHPFile {
 
 /// A folder of token.php that cannot be used; the description says what to do.
 package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
-    package let path: String
-    package let error: SystemError
+    let path: String
+    let error: SystemError
 
     package var description: String {
         if error.code == EWOULDBLOCK { return "another export is writing to \(path); try again when it is done" }

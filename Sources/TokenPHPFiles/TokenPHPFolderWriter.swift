@@ -5,8 +5,8 @@ import System
 package struct TokenPHPFolderWriter: ~Copyable {
     /// A file could not be written, for example because the disk is full.
     package struct Failure: Error, Hashable, CustomStringConvertible {
-        package let path: String
-        package let reason: String
+        let path: String
+        let reason: String
 
         package var description: String { "a file in \(path) cannot be written: \(reason)" }
     }

@@ -13,9 +13,9 @@ package struct RefreshProvider: Sendable {
         case oauth2Post
     }
 
-    package let kind: Kind
-    package let url: String
-    package let clientID: String
+    let kind: Kind
+    let url: String
+    let clientID: String
     private let readSecret: @Sendable () throws -> SecretText?
 
     /// - Parameters:

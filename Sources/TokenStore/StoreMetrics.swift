@@ -111,7 +111,7 @@ package struct RemoteStoreMetrics: Sendable {
         package var pending = 0
         package var wanted = 0
 
-        package init() {}
+        init() {}
     }
 
     /// In the order of the settings.

@@ -14,7 +14,7 @@ package struct TLSCertificate: Hashable, Sendable {
     /// The common name of the one that expires first; nil if that is the server's own.
     package let issuer: String?
     /// The DNS names in the server's own certificate.
-    package let names: [String]
+    let names: [String]
 }
 
 /// Reads the names of certificates.

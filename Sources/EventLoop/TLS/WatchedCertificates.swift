@@ -77,7 +77,7 @@ package struct TLSFiles: Hashable, Sendable {
     }
 
     /// All files, in a fixed order; one that is both certificate and key is there twice.
-    package var paths: [String] {
+    var paths: [String] {
         pairs.flatMap { [$0.certificateChain, $0.privateKey] } + [clientAuthorities].compactMap(\.self)
     }
 }

@@ -50,7 +50,7 @@ package struct EntityTag: Hashable, Sendable {
     /// `W/`: stands for versions that mean the same, perhaps in other bytes.
     package let isWeak: Bool
     /// What stands between the quotation marks.
-    package let opaque: [UInt8]
+    let opaque: [UInt8]
 
     package init(isWeak: Bool = false, opaque: [UInt8]) {
         self.isWeak = isWeak

@@ -14,11 +14,11 @@ package struct Response: Sendable {
         /// Where a redirect leads, or what was created; it is written unchanged, so the caller must have checked it.
         package let location: [UInt8]?
         /// For WWW-Authenticate: the credential that the request lacks.
-        package let challenge: Challenge?
+        let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
         package let retryAfter: Int?
         /// The methods that the resource has, for a response with status 405; nil for GET, HEAD and POST.
-        package let allowedMethods: String?
+        let allowedMethods: String?
         /// For Token-Refresh: what the client may do about a token that has expired.
         package let tokenRefresh: String?
 

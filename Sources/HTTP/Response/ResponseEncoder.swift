@@ -21,13 +21,13 @@ package final class ResponseEncoder: Sendable {
         /// The answer to HEAD has no body.
         ///
         /// It omits the length that GET would send, which only the work of a GET would show (RFC 9110, section 9.3.2).
-        package var omitsBody = false
+        var omitsBody = false
         /// The connection is closed after this answer (RFC 9112, section 9.6).
-        package var closes = false
+        var closes = false
         /// The client speaks HTTP/1.0 and must be told that the connection stays open.
-        package var isOldVersion = false
+        var isOldVersion = false
         /// The answer has Strict-Transport-Security, which only answers over https may have (RFC 6797, section 7.2).
-        package var sendsHSTS = false
+        var sendsHSTS = false
 
         package init(
             omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false, sendsHSTS: Bool = false

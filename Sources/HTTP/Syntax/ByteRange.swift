@@ -66,7 +66,7 @@ extension Span<UInt8> {
     }
 
     /// Whether the bytes of a range are `text` in any case; `text` is in lower case.
-    package func equalsIgnoringCase(_ range: ByteRange, _ text: [UInt8]) -> Bool {
+    func equalsIgnoringCase(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
         let part = extracting(range.indices)
         for index in text.indices where ByteClass.lowerCase(part[index]) != text[index] { return false }

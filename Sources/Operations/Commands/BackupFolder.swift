@@ -8,7 +8,7 @@ package import TokenStore
 ///
 /// Files with other names, and files that are no backups, are never touched.
 package struct BackupFolder: ~Copyable {
-    package let path: String
+    let path: String
     private let store: any FileStoreProvider
     /// The open folder; the lock lasts as long as it is open.
     private let descriptor: FileDescriptor

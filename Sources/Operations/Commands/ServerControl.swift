@@ -51,7 +51,7 @@ package enum ServerControl {
     ///
     /// - Returns: Why the server cannot use the changed file and keeps its previous keys; nil if it can use the file, or if no
     ///   server answers.
-    package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
+    static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
         (try? client(settings).perform(change))?.fault
     }
 

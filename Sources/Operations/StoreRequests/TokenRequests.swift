@@ -6,7 +6,7 @@ package import TokenStore
 package struct FetchToken: StoreRequest {
     package static let name = "get"
     package var action: AuditEvent.Action? { .read }
-    package var id: String
+    var id: String
 
     package struct Reply: Codable, Sendable {
         /// Nil when nothing is stored under the id.
@@ -30,17 +30,17 @@ package struct FetchToken: StoreRequest {
 package struct StoreTokens: StoreRequest {
     package static let name = "put"
     package var action: AuditEvent.Action? { .store }
-    package var tokens: [Entry]
+    var tokens: [Entry]
     /// Whether to keep stored tokens that were written later; nil means no.
-    package var keepsNewer: Bool?
+    var keepsNewer: Bool?
     /// Whether the request is the first of an import, for the log, which has a line for each import; nil for `put`.
-    package var beginsImport: Bool?
+    var beginsImport: Bool?
 
     package struct Entry: Codable, Sendable {
-        package var id: String
-        package var tokenInfo: String
+        var id: String
+        var tokenInfo: String
         /// Seconds since 1970; nil for now.
-        package var writtenAt: Int64?
+        var writtenAt: Int64?
 
         package init(id: String, tokenInfo: String, writtenAt: Int64? = nil) {
             self.id = id
@@ -94,7 +94,7 @@ package struct StoreTokens: StoreRequest {
 package struct RemoveTokens: StoreRequest {
     package static let name = "delete"
     package var action: AuditEvent.Action? { .remove }
-    package var ids: [String]
+    var ids: [String]
 
     package func act(_ reply: Removed) -> OperatorAct? { ("delete", "tokens deleted: \(reply.removed)") }
 
@@ -123,11 +123,11 @@ package struct ListTokens: StoreRequest {
     package static let name = "page"
     package var action: AuditEvent.Action? { showsTokenInfos ? .export : .list }
     /// The position to continue from: `next` of the previous page; nil for the first page.
-    package var after: String?
+    var after: String?
     /// The largest number of tokens; a page has fewer if they are large.
-    package var limit: Int
+    var limit: Int
     package var showsIDs: Bool
-    package var showsTokenInfos: Bool
+    var showsTokenInfos: Bool
 
     package struct Entry: Codable, Sendable {
         /// Seconds since 1970.
@@ -192,7 +192,7 @@ package struct ListTokens: StoreRequest {
 /// Applies the contract's tag removal to operators' ids and token infos.
 package enum StoredText {
     /// An id without its tags, as ids of clients are stored; a user is stored as the id of its token.
-    package static func id(_ text: String) throws(StoreError) -> [UInt8] {
+    static func id(_ text: String) throws(StoreError) -> [UInt8] {
         guard let id = UniqueID(Array(text.utf8)).text else {
             throw .refused("the id is empty, longer than \(UniqueID.limit) bytes, or contains a NUL")
         }

@@ -28,11 +28,11 @@ package struct BackUpStore: StoreRequest {
     package static let name = "backup"
     package var action: AuditEvent.Action? { .backUp }
     /// An absolute path, because the server's working directory may be another one.
-    package var path: String
+    var path: String
     /// Whether the copy is left unchecked, as its requester verifies it; nil means no.
-    package var isUnchecked: Bool?
+    var isUnchecked: Bool?
     /// Also absolute: the folder that the keys are copied into; nil for none.
-    package var keys: String?
+    var keys: String?
 
     package func act(_ reply: StoreBackup) -> OperatorAct? {
         let keys = reply.keys.map { ", keys: \($0.joined(separator: ", "))" } ?? ""
@@ -103,7 +103,7 @@ package struct ListKeys: StoreRequest {
         /// Numbers of keys that rows are sealed with and the ring lacks; nil if the store does not look.
         package var missing: [Int]?
         /// Why the next start cannot use the ring's file; nil if it can.
-        package var fault: String?
+        var fault: String?
     }
 
     package init() {}
@@ -134,7 +134,7 @@ package struct AddKey: StoreRequest {
 package struct UseKey: StoreRequest {
     package static let name = "keyring/use"
     package var action: AuditEvent.Action? { .useKey }
-    package var number: Int
+    var number: Int
 
     package init(number: Int) {
         self.number = number
@@ -152,7 +152,7 @@ package struct UseKey: StoreRequest {
 package struct RetireKey: StoreRequest {
     package static let name = "keyring/retire"
     package var action: AuditEvent.Action? { .retireKey }
-    package var number: Int
+    var number: Int
 
     package struct Reply: Codable, Sendable {
         package var retired: Int

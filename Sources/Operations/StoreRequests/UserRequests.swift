@@ -7,11 +7,11 @@ package import TokenStore
 package struct AddSession: StoreRequest {
     package static let name = "sessions/add"
     package var action: AuditEvent.Action? { .createSession }
-    package var user: String
+    var user: String
     /// How long it is valid, in seconds.
-    package var maxAge: Int64
+    var maxAge: Int64
     /// How many sessions the user may have, with this one.
-    package var perUser: Int
+    var perUser: Int
 
     package struct Reply: Codable, Sendable {
         /// The secret that the app sends; it is not shown again.
@@ -61,7 +61,7 @@ package struct AddSession: StoreRequest {
 package struct ListSessions: StoreRequest {
     package static let name = "sessions/list"
     package var action: AuditEvent.Action? { .listSessions }
-    package var user: String
+    var user: String
 
     /// A session; all times are in seconds since 1970.
     package struct Entry: Codable, Sendable {
@@ -97,9 +97,9 @@ package struct RemoveSessions: StoreRequest {
     package static let name = "sessions/remove"
     package var action: AuditEvent.Action? { id == nil ? .endSessions : .endSession }
     /// The session's id; nil to end all sessions of a user.
-    package var id: String?
+    var id: String?
     /// The user; nil to end one session.
-    package var user: String?
+    var user: String?
 
     package func act(_ reply: Removed) -> OperatorAct? {
         ("access sessions remove", "sessions ended: \(reply.removed)")
@@ -140,7 +140,7 @@ package struct RemoveSessions: StoreRequest {
 package struct EraseUser: StoreRequest {
     package static let name = "erase"
     package var action: AuditEvent.Action? { .erase }
-    package var user: String
+    var user: String
 
     package func act(_ reply: Erasure) -> OperatorAct? { ("erase", "one user") }
 

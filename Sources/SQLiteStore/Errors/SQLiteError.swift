@@ -8,8 +8,8 @@ import TokenStore
 /// Holds no bound value.
 package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// An extended result code (sqlite.org/rescode.html).
-    package let code: Int32
-    package let message: String
+    let code: Int32
+    let message: String
 
     init(code: Int32, message: String) {
         self.code = code

@@ -93,7 +93,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     static func directory(_ error: DataDirectoryError) -> SQLiteOpenError { .shared(.directory(error)) }
 
     /// The error in the form that all stores throw.
-    package var general: StoreOpenError {
+    var general: StoreOpenError {
         switch self {
         case .shared(let error): error
         case .database(_, let error): .store(StoreFault("\(self)", cause: error.isDiskFull ? .diskFull : .database))

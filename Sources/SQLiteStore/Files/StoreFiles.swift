@@ -166,9 +166,9 @@ struct DatabaseFile {
 /// The names of the files that a store consists of.
 package enum DatabaseFileName {
     /// The name of the database in the data folder.
-    package static let database = "tokens.db"
+    static let database = "tokens.db"
     /// The names of the database's files in the data folder; some exist only while a server runs.
-    package static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
+    static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
     /// The suffix of the file that `CheckRequest` makes.
     static let checkSuffix = "-check"
     /// The suffix of the copy of a damaged WAL.

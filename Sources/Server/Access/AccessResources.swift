@@ -17,13 +17,13 @@ package final class AccessResources: Sendable {
     /// The sessions that were used recently.
     package let sessions: SessionCache
     /// The failures of addresses.
-    package let failures: FailureLimiter
+    let failures: FailureLimiter
     /// Nil without an API.
-    package let apiKeys: APIKeyFile?
+    let apiKeys: APIKeyFile?
     /// The keys of the JWTs' issuer, with the tokens that were verified; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
     /// Facebook's app secret; nil without `facebook.app_secret_file`.
-    package let appSecret: AppSecretFile?
+    let appSecret: AppSecretFile?
     /// Those who have left the app at Facebook.
     let departures: Departures
     /// Nil without `audit.file`.

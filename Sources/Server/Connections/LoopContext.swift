@@ -4,7 +4,7 @@ import HTTP
 import Logging
 package import Metrics
 import Settings
-package import Synchronization
+import Synchronization
 import System
 import TokenService
 import TokenStore
@@ -28,7 +28,7 @@ package final class LoopContext: @unchecked Sendable {
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
     let handshakes: TLSHandshakes
-    package let metrics: LoopMetrics
+    let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
     /// The pair that was returned last and is taken next.
@@ -41,7 +41,7 @@ package final class LoopContext: @unchecked Sendable {
     /// Open connections of this loop, including those that are being handed to it.
     ///
     /// Any thread.
-    package let connectionCount = Atomic<Int>(0)
+    let connectionCount = Atomic<Int>(0)
     /// The connections of all loops.
     private let totalCount: ConnectionCount
     /// The turn in which connections were last closed for new ones, and how many of those places are still unused.

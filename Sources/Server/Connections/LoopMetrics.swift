@@ -13,7 +13,7 @@ package import TokenStore
 /// Written on its thread, read on any. All properties are constants that hold atomics: variables of a class would be checked
 /// for exclusive access at run time with each request.
 package final class LoopMetrics: Sendable {
-    package let requests = RequestCounts()
+    let requests = RequestCounts()
     /// The time of GET requests, from the event that announced the request to the end of the turn that answered it.
     ///
     /// By then the answer, or the first piece of a long one, has been passed to the socket. All GETs of a turn are measured with

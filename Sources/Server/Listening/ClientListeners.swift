@@ -7,7 +7,7 @@ import System
 package struct ClientListeners: Sendable {
     package let all: [ClientListener]
     /// Nil without a TLS listener.
-    package let tls: WatchedCertificates?
+    let tls: WatchedCertificates?
 
     /// Takes over the sockets that the service manager passed, and binds the other addresses of `listen`.
     package static func open(

@@ -1,7 +1,7 @@
 import Glibc
 import HTTP
 import Settings
-package import System
+import System
 
 /// Writes one line per request to the access log.
 ///
@@ -125,7 +125,7 @@ package enum AccessLogFile {
     /// Fails if the server could not open the file; creates nothing.
     ///
     /// Does not check whether a pipe has a reader, without which the server cannot open it.
-    package static func examine(_ path: String) throws(SystemError) {
+    static func examine(_ path: String) throws(SystemError) {
         guard FileStatus(path)?.isPipe != true else {
             // Opening and closing a pipe would tell its reader that the log has ended.
             guard unsafe access(path, W_OK) == 0 else { throw SystemError.last("open") }

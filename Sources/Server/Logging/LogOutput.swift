@@ -28,7 +28,7 @@ package final class LogOutput: Sendable {
     }
 
     /// Sets the level and the format of all further lines.
-    package func set(level: Logger.Level, format: LogFormat) {
+    func set(level: Logger.Level, format: LogFormat) {
         state.withLock { $0 = State(level: level, format: format) }
     }
 

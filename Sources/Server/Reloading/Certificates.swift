@@ -1,13 +1,13 @@
-package import EventLoop
+import EventLoop
 import Glibc
-package import Settings
+import Settings
 import System
 
 extension TLSFiles {
     /// The files that `tls.certificate`, `tls.private_key` and `tls.client_ca` name.
     ///
     /// - Parameter settings: Must name at least one pair of certificate and key.
-    package init(_ settings: Settings) {
+    init(_ settings: Settings) {
         let authorities = settings.tls.clientAuthorities
         self.init(
             zip(settings.tls.certificates, settings.tls.privateKeys).map(Pair.init),
@@ -41,7 +41,7 @@ extension TLSCertificate {
 
 extension TLSClientAuthorities {
     /// Whose certificates are trusted, for the log.
-    package var trust: String {
+    var trust: String {
         let authorities = expiries.count == 1 ? "the certificate authority" : "one of the \(expiries.count) authorities"
         return "clients' certificates are trusted if issued by \(authorities) in \(path)"
     }

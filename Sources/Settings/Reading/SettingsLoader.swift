@@ -4,7 +4,7 @@ import System
 package struct SettingsLoader: Sendable {
     /// Values of the command line, by the setting's key.
     package var flags: [String: [String]] = [:]
-    package var environment: [String: String] = [:]
+    var environment: [String: String] = [:]
     package var filePath: String?
 
     package init(flags: [String: [String]] = [:], environment: [String: String] = [:], filePath: String? = nil) {
@@ -172,7 +172,7 @@ package struct SettingsLoader: Sendable {
 
 extension SettingsLoader {
     /// Where the package keeps the server's settings.
-    package static let installedFile = "/etc/token-cache/token-cache.yaml"
+    static let installedFile = "/etc/token-cache/token-cache.yaml"
 
     /// The installed settings file, if an operator has probably forgotten to name it.
     ///

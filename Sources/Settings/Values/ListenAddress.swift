@@ -30,9 +30,9 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     /// The permission bits of a Unix socket's file.
     package private(set) var mode: UInt32 = 0o660
     /// The names with a dot that requests may have as their host; only for operators' addresses.
-    package private(set) var hosts: [String] = []
+    private(set) var hosts: [String] = []
 
-    package static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
+    static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
 
     /// What is allowed, for error messages.
     static let allowed = """
@@ -134,12 +134,12 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether the system chooses the port, so that the same text may be listed twice.
-    package var isChosenBySystem: Bool {
+    var isChosenBySystem: Bool {
         if case .tcp(_, port: 0) = place { true } else { false }
     }
 
     /// Whether it is an address and a port for plain HTTP, with no other option than `host`.
-    package var isPlain: Bool {
+    var isPlain: Bool {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
 

@@ -45,7 +45,7 @@ package enum Quantities {
     }
 
     /// Writes a number of bytes as `bytes` reads it: `8 KiB`, `1 MiB`, or the number alone.
-    package static func text(bytes: Int) -> String {
+    static func text(bytes: Int) -> String {
         if bytes == 0 { return "0" }
         if bytes % (1 << 30) == 0 { return "\(bytes >> 30) GiB" }
         if bytes % (1 << 20) == 0 { return "\(bytes >> 20) MiB" }

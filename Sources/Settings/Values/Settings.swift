@@ -17,7 +17,7 @@ package struct Settings: Sendable {
     package var dataDirectory = "./data"
     package var sealing = Sealing()
     package var store = Store()
-    package var retention = Retention()
+    var retention = Retention()
     /// In bytes.
     package var cacheLimit = 64 << 20
     package var paths = ["/token", "/token.php"]
@@ -170,7 +170,7 @@ extension Settings {
 extension Settings {
     /// The access log.
     package struct AccessLog: Sendable {
-        package var format = AccessLogFormat.off
+        var format = AccessLogFormat.off
         /// The path; empty for standard output.
         package var file = ""
 

@@ -62,7 +62,7 @@ package struct APIKeys: Sendable {
     package var all: [APIKey] { entries.map(\.key) }
 
     /// The key of a name; nil if there is none.
-    package func key(named name: String) -> APIKey? { all.first { $0.name == name } }
+    func key(named name: String) -> APIKey? { all.first { $0.name == name } }
 
     /// The names of the keys that differ from earlier ones; the name of a key that was replaced is in both lists.
     package func changes(since earlier: APIKeys) -> (added: [String], removed: [String]) {

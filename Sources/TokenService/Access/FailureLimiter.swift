@@ -93,7 +93,7 @@ package struct FailureRate: Hashable, Sendable, CustomStringConvertible {
 
     /// At least 1.
     package let count: Int
-    package let period: Period
+    let period: Period
 
     /// The largest number; so many failures in a second are no guesses that a limit could slow down.
     private static let largestCount = 1_000_000

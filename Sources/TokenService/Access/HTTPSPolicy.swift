@@ -192,11 +192,11 @@ package struct HTTPSPolicy: Sendable {
 
 /// Where a request comes from.
 package struct RequestSource: Sendable {
-    package let peer: HTTPSPolicy.Peer
+    let peer: HTTPSPolicy.Peer
     /// The client's address, as `HTTPSPolicy.client` finds it; nil for a Unix socket.
-    package let client: IPAddress?
+    let client: IPAddress?
     /// What the client's certificate says; nil without one.
-    package let certificate: ClientCertificate?
+    let certificate: ClientCertificate?
 
     package init(peer: HTTPSPolicy.Peer, client: IPAddress?, certificate: ClientCertificate? = nil) {
         self.peer = peer

@@ -1,5 +1,5 @@
 package import Cryptography
-package import HTTP
+import HTTP
 import JSON
 import JWT
 import TokenStore
@@ -228,7 +228,7 @@ package struct UserAccess {
     /// Credentials of other schemes are ignored: a proxy that asks for passwords may pass them on.
     ///
     /// - Throws: `conflicting` for several lines of the field, `malformed` for one without a token.
-    package static func bearerToken(
+    static func bearerToken(
         of head: RequestHead, in bytes: Span<UInt8>
     ) throws(AccessFailure) -> ByteRange? {
         let lines = head.fields.authorization

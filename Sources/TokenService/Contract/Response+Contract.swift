@@ -29,7 +29,7 @@ extension Response {
     private static let retryAfter = 2
 
     /// An error of HTTP in the contract's shape, its code the status times 100.
-    package init(_ status: Status, _ message: String, challenge: Challenge? = nil) {
+    init(_ status: Status, _ message: String, challenge: Challenge? = nil) {
         self.init(status: status, body: Self.error(status.rawValue * 100, message))
         if let challenge { extras = Extras(challenge: challenge) }
     }

@@ -67,7 +67,7 @@ package final class TokenService {
     }
 
     /// Whether a path is answered; `*` stands for the server itself (RFC 9110, section 9.3.7).
-    package func isKnown(_ path: ByteRange, of method: Method, in bytes: Span<UInt8>) -> Bool {
+    func isKnown(_ path: ByteRange, of method: Method, in bytes: Span<UInt8>) -> Bool {
         for known in paths where bytes.equals(path, known) { return true }
         // In a proxy's form, http://host stands for `*` with OPTIONS and for / otherwise (RFC 9112, section 3.2.4).
         if path.isEmpty { return method == .options || paths.contains([UInt8(ascii: "/")]) }

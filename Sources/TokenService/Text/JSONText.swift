@@ -12,7 +12,7 @@ package enum JSONText {
     }
 
     /// Appends a part of a text, which must not end within a UTF-8 sequence.
-    package static func appendEscaped(_ text: Span<UInt8>, to output: inout [UInt8]) {
+    static func appendEscaped(_ text: Span<UInt8>, to output: inout [UInt8]) {
         var start = 0
         while start < text.count {
             let end = end(ofPartFrom: start, of: text, longest: 2 << 10)

@@ -113,7 +113,7 @@ package struct StoreStatistics: Codable, Sendable {
     package var freeBytes: Int?
     package var walBytes: Int?
     /// True; tools of version 1.0 may read it.
-    package var isSealed = true
+    var isSealed = true
     /// The number of the key that seals.
     package var newestKey: Int
     /// For example `SQLite 3.40.1`.

@@ -13,10 +13,10 @@ package struct StoreBackup: Codable, Sendable {
 
 /// The result of verifying a backup.
 package struct BackupVerification: Codable, Sendable {
-    package var path: String
+    var path: String
     package var bytes: Int
     /// The version of its tables.
-    package var schemaVersion: Int
+    var schemaVersion: Int
     package var tokens = 0
     package var sessions = 0
     /// When the latest of its tokens was written, in seconds since 1970; nil if it has none.
@@ -47,7 +47,7 @@ package struct StoreReplacement: Codable, Sendable {
     package var tokens = 0
     package var bytes = 0
     /// True; tools of version 1.0 may read it.
-    package var isSealed = true
+    var isSealed = true
     /// Users that were left out because they were erased after the backup was made.
     package var erasedUsers = 0
     /// Sessions that were left out.

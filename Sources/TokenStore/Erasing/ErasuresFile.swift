@@ -14,7 +14,7 @@ import System
 /// before it: a restore keeps what was written after it.
 package struct ErasuresFile: Hashable, Sendable {
     /// The file's name beside a key ring of the standard name; otherwise it is a suffix of the ring's name.
-    package static let standardName = "erasures"
+    static let standardName = "erasures"
 
     package let path: String
 
@@ -39,7 +39,7 @@ package struct ErasuresFile: Hashable, Sendable {
     /// - Parameters:
     ///   - keyRing: The store's key ring.
     ///   - directory: The data folder.
-    package static func followed(byStoreWith keyRing: KeyRingFile, in directory: String) -> [ErasuresFile] {
+    static func followed(byStoreWith keyRing: KeyRingFile, in directory: String) -> [ErasuresFile] {
         let beside = ErasuresFile(beside: keyRing, directory: directory)
         let inFolder = ErasuresFile(path: "\(directory)/\(standardName)")
         return beside == inFolder ? [beside] : [beside, inFolder]

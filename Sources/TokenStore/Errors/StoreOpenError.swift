@@ -14,7 +14,7 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     /// Any other reason, in the store's own words.
     case store(StoreFault)
 
-    package var cause: StoreError.Cause {
+    var cause: StoreError.Cause {
         switch self {
         case .store(let fault): fault.cause
         case .directory, .keyRing, .missing, .notSealed: .database
@@ -70,7 +70,7 @@ package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
     }
 
     /// What to do about a folder that is read-only.
-    package static let readOnlyAdvice = """
+    static let readOnlyAdvice = """
         for a systemd service it is usually ProtectSystem= that makes it so: add the folder to ReadWritePaths= of the unit; \
         otherwise mount its file system for writing
         """

@@ -9,8 +9,8 @@ import System
 /// Any thread.
 package final class DataDirectory: Sendable {
     package static let controlSocketName = "control.sock"
-    package static let lockName = "lock"
-    package static let backupRecordName = "last-backup"
+    static let lockName = "lock"
+    static let backupRecordName = "last-backup"
     /// The server's own files; stores have others.
     package static let fileNames = [lockName, controlSocketName, backupRecordName]
 

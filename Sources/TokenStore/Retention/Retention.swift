@@ -140,9 +140,9 @@ package struct ExpiryClock: Sendable {
     }
 
     /// Seconds by which the clocks may diverge between two comparisons.
-    package static let tolerance: Int64 = 86_400
+    static let tolerance: Int64 = 86_400
     /// Seconds for which they must agree after a jump.
-    package static let confirmation: Int64 = 12 * 3_600
+    static let confirmation: Int64 = 12 * 3_600
     /// Before 2026 this program did not exist.
     private static let beginning: Int64 = 1_767_225_600
     /// Seconds after which the time of the last comparison is stored again.

@@ -79,7 +79,7 @@ package struct RowCoder: ~Copyable {
         return try row(of: token, RowTimes(writtenAt: writtenAt ?? Int64(time(nil)), expiresAt: expiresAt))
     }
 
-    package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
+    mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
         self.key(of: token.id, into: &key)
         if let refusal = sealing.refusal { throw refusal }

@@ -5,7 +5,7 @@ package import System
 /// The file that holds a key ring.
 package struct KeyRingFile: Hashable, Sendable {
     /// The file's name in a data directory.
-    package static let standardName = "keys"
+    static let standardName = "keys"
     /// The name of systemd's credential (systemd.exec(5), LoadCredential=).
     package static let credentialName = "token-cache.keys"
 

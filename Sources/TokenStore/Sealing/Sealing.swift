@@ -6,7 +6,7 @@ package import Synchronization
 package final class Sealing: Sendable {
     private let current: Mutex<KeyRing>
     /// Incremented after each change of the ring.
-    package let version = Atomic<UInt64>(1)
+    let version = Atomic<UInt64>(1)
     /// The number of the key that is being retired; 0 for none.
     package let retiring = Atomic<Int>(0)
     /// Keys whose rows a search may have missed; see `takeFormerKeys`.

@@ -11,7 +11,7 @@ import Cryptography
 ///
 /// Used by one thread at a time.
 package struct TokenSealer: ~Copyable {
-    package let ring: KeyRing
+    let ring: KeyRing
     private let sealing: TokenCipher
     /// Those of other keys, created when first needed.
     private var opening: [Int: TokenCipher] = [:]

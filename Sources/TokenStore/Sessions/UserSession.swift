@@ -64,7 +64,7 @@ package struct EndedSession: Hashable, Sendable {
 /// Its text is `length` random bytes in base64url, 22 characters.
 package struct SessionID: Hashable, Sendable, CustomStringConvertible {
     /// Bytes of an id.
-    package static let length = 16
+    static let length = 16
 
     package let bytes: [UInt8]
 

@@ -75,7 +75,7 @@ package struct WriteCondition: Sendable {
         self.session = session
     }
 
-    package init(keepsNewer: Bool) {
+    init(keepsNewer: Bool) {
         self.keepsNewer = keepsNewer
     }
 

@@ -63,9 +63,9 @@ package struct WalkRules: Sendable {
     /// The time by which rows expire, in seconds since 1970; nil while none may be deleted.
     package var expiryTime: Int64?
     /// Times of writing that are corrected to the end of the range, see `ExpiryClock.misdated`.
-    package var misdated: Range<Int64>
+    var misdated: Range<Int64>
     /// Nil if nobody wants to see the tokens.
-    package var inspector: (any TokenInspector)?
+    var inspector: (any TokenInspector)?
 
     package init(
         _ retention: Retention, expiryTime: Int64?, misdated: Range<Int64> = 0..<0,
@@ -75,12 +75,12 @@ package struct WalkRules: Sendable {
         self.inspector = inspector
     }
 
-    package func deletes(_ times: RowTimes) -> Bool {
+    func deletes(_ times: RowTimes) -> Bool {
         guard let expiryTime, !retention.isUnlimited else { return false }
         return retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt) <= expiryTime
     }
 
-    package func deletes(_ session: SessionRow) -> Bool {
+    func deletes(_ session: SessionRow) -> Bool {
         guard let expiryTime else { return false }
         if session.expiresAt <= expiryTime { return true }
         return retention.sessionIdleTimeout.map { session.usedAt < expiryTime - $0.components.seconds } ?? false

@@ -34,9 +34,7 @@ package struct JSONCursor: Sendable {
 
 /// Reading by recursive descent; anything that is not JSON is refused.
 extension JSONCursor {
-    package struct Malformed: Error {
-        init() {}
-    }
+    package struct Malformed: Error {}
 
     /// The deepest nesting that is accepted, as every level takes a stack frame.
     private static let depthLimit = 64

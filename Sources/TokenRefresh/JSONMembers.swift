@@ -51,6 +51,8 @@ struct JSONMembers: Sendable {
         return nil
     }
 
+    var names: [String] { members.map { String(decoding: $0.name, as: UTF8.self) } }
+
     /// The text of a member's value; nil if there is none of that name.
     func value(_ name: String) -> [UInt8]? {
         members.first { $0.name.elementsEqual(name.utf8) }.map { Array(text[$0.value]) }

@@ -54,6 +54,8 @@ struct ProviderTokens: Sendable {
         self.members = members
     }
 
+    var names: [String] { members.names }
+
     /// A member's value as JSON text.
     func value(_ name: String) -> [UInt8]? { members.value(name) }
 
@@ -69,25 +71,27 @@ struct ProviderTokens: Sendable {
 }
 
 extension ProviderOutcome {
-    /// Judges by what four servers do, which is not always what RFC 6749 says: glewlwyd answers 400 without a body to everything,
-    /// GitHub 200 to errors.
-    ///
-    /// Only `invalid_grant`, or Facebook's code 190, says that a token is dead.
+    /// Judges by what servers do, which is not always what RFC 6749 says: glewlwyd answers 400 without a body to everything, GitHub
+    /// 200 to errors, and to a dead token with a word of its own; league/oauth2-server 8 answers 401 and `invalid_request` to one.
     init(_ response: ProviderResponse, of kind: RefreshProvider.Kind) {
         switch response {
         case .notSent(let fault): self = .failed(fault, retryAfter: nil)
         case .lost(let fault): self = .unknown(fault, retryAfter: nil)
         case .answered(let status, let body, let isComplete, let retryAfter):
-            let members = isComplete ? JSONMembers(body) : nil
+            // A byte order mark may be ignored (RFC 8259, section 8.1). An object shows its own end, also if the transfer had none.
+            let body = body.starts(with: [0xef, 0xbb, 0xbf]) ? Array(body[3...]) : body
+            let members = JSONMembers(body)
             let isSuccess = (200..<300).contains(status)
             if isSuccess, let tokens = members.flatMap(ProviderTokens.init) {
                 self = .tokens(tokens)
             } else if isSuccess, members?.value("error") == nil {
-                // A page, such as that with which a network asks for a login, does not come from the token endpoint. Damaged JSON may
-                // come from there, and so may an answer of which nothing has arrived but its head.
+                // A page, such as that with which a network asks for a login, does not come from the token endpoint. All else may.
                 let first = body.first { !" \t\r\n".utf8.contains($0) }
-                let mayBeObject = first == UInt8(ascii: "{") || first == nil && !isComplete
-                self = mayBeObject ? .unknown(.lost, retryAfter: nil) : .failed(.unreadable, retryAfter: retryAfter)
+                let isObject = first == UInt8(ascii: "{") || first == nil && !isComplete
+                self =
+                    first == UInt8(ascii: "<")
+                    ? .failed(.unreadable, retryAfter: retryAfter)
+                    : .unknown(isObject ? .lost : .unreadable, retryAfter: nil)
             } else {
                 self = Self.error(status, members, retryAfter, kind)
             }
@@ -111,13 +115,14 @@ extension ProviderOutcome {
         }
         let word = members?.string("error").map { String(decoding: $0, as: UTF8.self) }
         switch (status, word) {
-        case (200..<500, "invalid_grant"): return .refused
+        case (200..<500, "invalid_grant"), (200..<500, "bad_refresh_token"), (401, "invalid_request"): return .refused
         case (429, _), (_, "slow_down"): return .failed(.limited, retryAfter: retryAfter)
-        case (401, _), (_, "invalid_client"), (_, "unauthorized_client"):
+        case (401, nil), (_, "invalid_client"), (_, "unauthorized_client"), (_, "unsupported_grant_type"),
+            (_, "incorrect_client_credentials"):
             return .failed(.client, retryAfter: retryAfter)
-        // Gateways say so when they have lost the provider's answer. Some say 503 then; a provider that is down for a while usually
-        // adds Retry-After.
-        case (502, _), (504, _): return .unknown(.lost, retryAfter: retryAfter)
+        // Gateways say so when they have lost the provider's answer, Cloudflare with numbers of its own. Some say 503 then; a provider
+        // that is down for a while usually adds Retry-After.
+        case (502, _), (504, _), (520, _), (524, _): return .unknown(.lost, retryAfter: retryAfter)
         case (503, _) where members?.value("error") == nil && retryAfter == nil:
             return .unknown(.unavailable, retryAfter: retryAfter)
         case (500..., _), (_, "temporarily_unavailable"), (_, "server_error"):

@@ -37,7 +37,7 @@ struct RefreshState {
         case exchange
         /// Look at it again and again while another process exchanges it, and call `end` afterwards.
         case watch
-        /// An exchange or a watch is under way.
+        /// An exchange or a watch is under way, or begins when another exchange is over.
         case join
         /// Nothing now.
         case advise(RefreshAdvice)
@@ -45,6 +45,8 @@ struct RefreshState {
 
     /// The most exchanges at a time; each occupies a thread for as long as the provider takes.
     static let exchangeLimit = 32
+    /// The most tokens that wait for one of these exchanges to end.
+    private static let queueLimit = 1_000
     /// The most ids in each of the tables below.
     ///
     /// One that is full is emptied, which costs a further try for each id.
@@ -56,12 +58,14 @@ struct RefreshState {
     private var flights: [[UInt8]: [Int: Wake]] = [:]
     private var lastNumber = 0
     private(set) var exchanging = 0
+    /// Tokens of waiting requests that are exchanged when others are over.
+    private var queue: [StoredToken] = []
     /// When this process first saw the marks of others.
     private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
     /// Logins whose tokens are not exchanged before some moment, by their digests, and how often in a row that was so.
     private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
-    /// Ids whose tokens are not exchanged before some moment because the provider failed for them, and how often they were the first for
-    /// which it failed.
+    /// Ids whose tokens are not exchanged before some moment because the provider refused them or failed for them, and how often it did,
+    /// not counting failures that followed another's.
     private var idHolds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
     /// The digest of the login whose token was last rejected, if the provider has accepted none since.
     private var rejected: [UInt8]?
@@ -108,9 +112,14 @@ struct RefreshState {
         let isHeld = [holds[stored.token.loginDigest], idHolds[id]].contains { $0.map { now < $0.until } ?? false }
         // After a failure, one exchange shows whether the provider works again.
         let mayBegin = failures == 0 ? exchanging < Self.exchangeLimit : exchanging == 0 && !(now < pausedUntil)
-        guard mayBegin, !isHeld, !isDraining else { return .advise(.later) }
-        exchanging += 1
+        let mayQueue = failures == 0 && waits && queue.count < Self.queueLimit
+        guard mayBegin || mayQueue, !isHeld, !isDraining else { return .advise(.later) }
         flights[id] = [:]
+        if !mayBegin {
+            queue.append(stored)
+            return .join
+        }
+        exchanging += 1
         return .exchange
     }
 
@@ -126,8 +135,22 @@ struct RefreshState {
 
     func isAwaited(_ id: [UInt8]) -> Bool { flights[id]?.isEmpty == false }
 
-    /// Makes room for another exchange; requests may still wait for another process.
-    mutating func noteEndOfExchange() { exchanging -= 1 }
+    /// Notes the end of an exchange; requests may still wait for another process.
+    ///
+    /// - Returns: The token whose exchange begins in its place, and ids for which `end` is to be called without an exchange.
+    mutating func noteEndOfExchange() -> (next: StoredToken?, givenUp: [[UInt8]]) {
+        exchanging -= 1
+        var givenUp: [[UInt8]] = []
+        while !queue.isEmpty {
+            let next = queue.removeFirst()
+            if failures == 0, !isDraining, isAwaited(next.id) {
+                exchanging += 1
+                return (next, givenUp)
+            }
+            givenUp.append(next.id)
+        }
+        return (nil, givenUp)
+    }
 
     /// Ends what `decide` began, after `noteEndOfExchange`; returns the requests to be woken.
     mutating func end(_ id: [UInt8]) -> [Wake] { flights.removeValue(forKey: id).map { Array($0.values) } ?? [] }
@@ -148,7 +171,10 @@ struct RefreshState {
                 mayRepeat = !hasReplaced
             }
             (holds[login], rejected) = (nil, nil)
-        case .refused: (holds[login], rejected) = (nil, nil)
+        case .refused:
+            (holds[login], rejected) = (nil, nil)
+            // Whoever stores made-up tokens under an id gets few of them to the provider, which may count them against all users.
+            hold(stored.id, for: 5, at: now)
         case .rejected(let isExplained):
             // Two logins in a row without a reason: some providers reject everything like this while the secret is wrong. A login that
             // was rejected before says nothing new.
@@ -193,10 +219,10 @@ struct RefreshState {
     }
 
     /// Keeps an id from being the next to be tried after a pause, as the provider may fail for this user's tokens only: for twice as
-    /// long as the pause, and twice as long again each time that failures begin with this id, up to five minutes.
+    /// long as the pause, and twice as long again each time that it refuses one or that failures begin with this id, up to five minutes.
     private mutating func hold(_ id: [UInt8], for seconds: Int, at now: MonotonicTime) {
         let known = idHolds[id].flatMap { now < $0.until + Duration.seconds(3_600) ? $0.count : nil } ?? 0
-        let count = failures == 1 ? known + 1 : max(known, 1)
+        let count = failures <= 1 ? known + 1 : max(known, 1)
         if idHolds.count >= Self.memoryLimit { idHolds = [:] }
         idHolds[id] = (now + Duration.seconds(max(2 * seconds, min(seconds << min(count, 12), 300))), count)
     }

@@ -48,7 +48,7 @@ struct RefreshableToken: Sendable {
             accessToken = token
             refreshToken = members.string(Key.oauthRefreshToken)
             let lifetime = members.number("expires_in")
-            expiresAt = members.number("expires_at") ?? lifetime.map { writtenAt + $0 }
+            expiresAt = EndMember(members)?.seconds ?? lifetime.map { writtenAt + $0 }
             obtainedAt = expiresAt.flatMap { end in lifetime.map { end - $0 } } ?? writtenAt
         } else {
             return nil
@@ -146,7 +146,9 @@ struct RefreshableToken: Sendable {
         func set(_ name: String, _ value: [UInt8]?) {
             if let value { changes.append((name, JSONString.withoutTags(value))) }
         }
-        let expiresAt = answer.lifetime.map { min(now + $0, Self.distantFuture) }
+        // Without `expires_in` (RFC 6749, section 5.1), a token lives as long as the one before it; those of Facebook then have no end.
+        let former = isOfFacebook ? nil : expiresAt.map { $0 - obtainedAt }.flatMap { $0 > 0 ? $0 : nil }
+        let expiresAt = (answer.lifetime ?? former).map { min(now + $0, Self.distantFuture) }
         if isDictionary {
             set(Key.token, answer.value("access_token"))
             set(Key.expiration, JSONString.quoted(Self.date(expiresAt ?? Self.distantFuture)))
@@ -155,13 +157,13 @@ struct RefreshableToken: Sendable {
             if answer.hasIDToken { set(Key.idToken, answer.value("id_token")) }
         } else {
             set(Key.oauthToken, answer.value("access_token"))
-            for name in ["token_type", "scope", "id_token"] where members.value(name) != nil {
-                set(name, answer.value(name))
-            }
             if answer.hasRefreshToken { set(Key.oauthRefreshToken, answer.value("refresh_token")) }
-            changes.append(("expires_in", answer.lifetime.flatMap { _ in answer.value("expires_in") }))
-            if members.value("expires_at") != nil {
-                changes.append(("expires_at", expiresAt.map { Array("\($0)".utf8) }))
+            if answer.lifetime != nil { set("expires_in", answer.value("expires_in")) }
+            if let end = EndMember(members), let expiresAt { changes.append((EndMember.name, end.text(expiresAt))) }
+            // Such as `scope` and `created_at`; what was changed above stays.
+            let own = [Key.oauthToken, Key.oauthRefreshToken, "expires_in", EndMember.name]
+            for name in answer.names where !own.contains(name) && members.value(name) != nil {
+                set(name, answer.value(name))
             }
         }
         return members.text(with: changes)
@@ -170,8 +172,45 @@ struct RefreshableToken: Sendable {
     /// The date that the SDK writes if it is unknown when a token expires, in seconds since 1970.
     private static let distantFuture: Int64 = 64_092_211_200
 
-    private static func date(_ unixTime: Int64) -> [UInt8] {
+    fileprivate static func date(_ unixTime: Int64) -> [UInt8] {
         Array(UTCTime.text(unixTime, "%Y-%m-%dT%H:%M:%S.000+0000").utf8)
+    }
+}
+
+/// The member `expires_at`, which clients and some providers add to a token answer, in one of the forms that they write.
+private struct EndMember {
+    static let name = "expires_at"
+    /// Since 1970.
+    let seconds: Int64
+    private let form: Form
+    private let isString: Bool
+
+    private enum Form { case seconds, milliseconds, date }
+
+    /// Nil if there is none, or none that can be read.
+    init?(_ members: JSONMembers) {
+        let string = members.string(Self.name)
+        isString = string != nil
+        if let number = members.number(Self.name) {
+            // In the year 5138 at the earliest, if these were seconds.
+            form = number < 100_000_000_000 ? .seconds : .milliseconds
+            seconds = form == .seconds ? number : number / 1_000
+        } else if let date = string.flatMap({ ExpirationDate.seconds($0.span) }) {
+            (form, seconds) = (.date, date)
+        } else {
+            return nil
+        }
+    }
+
+    /// Another moment in the same form.
+    func text(_ seconds: Int64) -> [UInt8] {
+        let text =
+            switch form {
+            case .seconds: Array("\(seconds)".utf8)
+            case .milliseconds: Array("\(seconds)000".utf8)
+            case .date: RefreshableToken.date(seconds)
+            }
+        return isString ? JSONString.quoted(text) : text
     }
 }
 

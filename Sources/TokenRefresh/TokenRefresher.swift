@@ -69,13 +69,7 @@ package final class TokenRefresher: Sendable {
         }
         switch decision {
         case .advise(let advice): return advice
-        case .exchange:
-            Task {
-                let (advice, other) = await exchange(stored)
-                state.withLock { $0.noteEndOfExchange() }
-                if let other { await watch(other) }
-                end(stored.id, advice)
-            }
+        case .exchange: begin(stored)
         case .watch:
             Task {
                 await watch(stored)
@@ -90,6 +84,18 @@ package final class TokenRefresher: Sendable {
             }
         }
         return nil
+    }
+
+    /// Exchanges a token, and then the next one that waits for its turn.
+    private func begin(_ stored: StoredToken) {
+        Task {
+            let (advice, other) = await exchange(stored)
+            let (next, givenUp) = state.withLock { $0.noteEndOfExchange() }
+            if let next { begin(next) }
+            for id in givenUp { end(id, .later) }
+            if let other { await watch(other) }
+            end(stored.id, advice)
+        }
     }
 
     private func end(_ id: [UInt8], _ advice: RefreshAdvice) {

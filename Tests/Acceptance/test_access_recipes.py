@@ -484,7 +484,11 @@ def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
     section = (DEPLOY / "examples/README.md").read_text(encoding="utf-8").partition("## Client certificates")[2].partition("\n## ")[0]
     settings, making, using = re.findall(r"(?:^    .*\n)+", section, re.M)
     yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
-    make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
+    # In one file, as the hook for certbot writes it.
+    pair = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
+    whole = tmp_path / "tokens.example.com.pem"
+    whole.touch(0o600)
+    whole.write_text("".join(Path(part).read_text() for part in pair))
 
     def shell(text):
         text = re.sub(r"(?m)^    ", "", text)
@@ -492,7 +496,8 @@ def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
 
     made = shell(making)
     assert made.returncode == 0, made.stderr
-    given = yaml.safe_load(re.sub(r"(?m)^    ", "", settings).replace("/var/lib/token-cache/tls/", f"{tmp_path}/"))
+    places = r"(/var/lib/token-cache/tls|/etc/token-cache)/"
+    given = yaml.safe_load(re.sub(places, f"{tmp_path}/", re.sub(r"(?m)^    ", "", settings)))
     assert given["access"]["mode"] == "certificate"
     given["listen"] = [re.sub(r"(https://)\S+?:8443", r"\g<1>127.0.0.1:0", entry) for entry in given["listen"]]
     server = serve(given)

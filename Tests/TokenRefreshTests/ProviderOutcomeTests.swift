@@ -23,21 +23,27 @@ import Testing
         arguments: [
             (201, #"{"access_token":"a"}"#, "tokens"), (202, "{}", "unknown lost"),
             (200, #"{"access_token":"a"}"#, "tokens"), (200, #"{"access_token":"a","error":"x"}"#, "tokens"),
-            // Only the word for it makes a token dead, with whatever status of the provider's own.
+            // Only a word for it makes a token dead, with whatever status of the provider's own.
             (400, #"{"error":"invalid_grant"}"#, "refused"), (401, #"{"error":"invalid_grant"}"#, "refused"),
             (200, #"{"error":"invalid_grant"}"#, "refused"), (500, #"{"error":"invalid_grant"}"#, "unavailable"),
             (400, "", "rejected"), (400, "<html>invalid_grant</html>", "rejected"),
             (400, #"{"error":"invalid_request"}"#, "rejected"), (400, #"{"error":"invalid_scope"}"#, "rejected"),
-            (200, #"{"error":"bad_refresh_token"}"#, "rejected"), (404, "", "rejected"),
+            (200, #"{"error":"bad_refresh_token"}"#, "refused"), (401, #"{"error":"invalid_request"}"#, "refused"),
+            (401, #"{"error":"invalid_token"}"#, "rejected"), (404, "", "rejected"),
             (401, "", "client"), (400, #"{"error":"invalid_client"}"#, "client"),
+            (200, #"{"error":"incorrect_client_credentials"}"#, "client"),
+            (400, #"{"error":"unsupported_grant_type"}"#, "client"),
             (400, #"{"error":"unauthorized_client"}"#, "client"),
             (429, "", "limited"), (400, #"{"error":"slow_down"}"#, "limited"),
             (500, #"{"error":"internal_server_error"}"#, "unavailable"),
             (503, #"{"error":"server_error"}"#, "unavailable"),
             (503, "", "unknown unavailable"), (503, #"{"message":"upstream connect error"}"#, "unknown unavailable"),
-            (502, "", "unknown lost"), (504, "<html>", "unknown lost"),
-            // A page instead of the endpoint, and an answer that is damaged.
-            (200, "<html>", "unreadable"), (200, "", "unreadable"), (200, "{}", "unknown lost"),
+            (502, "", "unknown lost"), (504, "<html>", "unknown lost"), (520, "", "unknown lost"),
+            (524, "<html>", "unknown lost"),
+            // A page instead of the endpoint, and answers that may be the endpoint's.
+            (200, " <html>", "unreadable"), (200, "", "unknown unreadable"), (204, "", "unknown unreadable"),
+            (200, "access_token=a&token_type=bearer", "unknown unreadable"), (200, "\u{feff}{}", "unknown lost"),
+            (200, "\u{feff}{\"access_token\":\"a\"}", "tokens"), (200, "{}", "unknown lost"),
             (200, #" {"access_token":"#, "unknown lost"), (200, #"{"access_token":""}"#, "unknown lost"),
             (302, "", "unreadable"),
         ]
@@ -46,11 +52,13 @@ import Testing
         #expect(outcome(status, body) == expected)
     }
 
-    @Test func `an answer that is not whole is not believed`() {
-        #expect(outcome(200, #"{"access_token":"a"}"#, isComplete: false) == "unknown lost")
+    @Test func `an answer that is not whole is believed as far as it is an object`() {
+        #expect(outcome(200, #"{"access_token":"a"}"#, isComplete: false) == "tokens")
+        #expect(outcome(200, #"{"access_token":"a""#, isComplete: false) == "unknown lost")
         #expect(outcome(200, "", isComplete: false) == "unknown lost")
         #expect(outcome(200, "<html>", isComplete: false) == "unreadable")
-        #expect(outcome(400, #"{"error":"invalid_grant"}"#, isComplete: false) == "rejected")
+        #expect(outcome(400, #"{"error":"invalid_grant"}"#, isComplete: false) == "refused")
+        #expect(outcome(400, #"{"error":"invalid_gr"#, isComplete: false) == "rejected")
     }
 
     @Test func `the time that the provider asks for is passed on`() {

@@ -30,7 +30,7 @@ import TokenStore
     }
 
     private func end(_ id: [UInt8], _ state: inout RefreshState) {
-        state.noteEndOfExchange()
+        _ = state.noteEndOfExchange()
         _ = state.end(id)
     }
 
@@ -47,7 +47,7 @@ import TokenStore
         state.leave(a.id, first)?(.later)
         let isGone = state.leave(a.id, first) == nil
         #expect(isGone)
-        state.noteEndOfExchange()
+        _ = state.noteEndOfExchange()
         for wake in state.end(a.id) { wake(.later) }
         #expect(woken.withLock(\.self) == ["first", "second"])
         #expect(state.exchanging == 1)
@@ -59,9 +59,37 @@ import TokenStore
         for number in 0..<RefreshState.exchangeLimit {
             #expect(state.decide(about: try stored("\(number)"), waits: false, at: start) == .exchange)
         }
-        #expect(state.decide(about: try stored("one more"), waits: true, at: start) == .advise(.later))
-        end(Array("0".utf8), &state)
-        #expect(state.decide(about: try stored("one more"), waits: true, at: start) == .exchange)
+        #expect(state.decide(about: try stored("nobody waits"), waits: false, at: start) == .advise(.later))
+        // Requests that wait get their turn, unless they have given up.
+        for name in ["gone", "next", "last"] {
+            #expect(state.decide(about: try stored(name), waits: true, at: start) == .join)
+            #expect(state.decide(about: try stored(name), waits: true, at: start) == .join)
+        }
+        for name in ["next", "last"] { _ = state.join(Array(name.utf8)) { _ in } }
+        let (next, givenUp) = state.noteEndOfExchange()
+        #expect(next?.id == Array("next".utf8) && givenUp == [Array("gone".utf8)])
+        #expect(state.exchanging == RefreshState.exchangeLimit)
+        // Once the provider fails, nobody's turn comes.
+        _ = state.note(.failed(.unavailable, retryAfter: nil), for: try stored("next"), at: start)
+        let rest = state.noteEndOfExchange()
+        #expect(rest.next == nil && rest.givenUp == [Array("last".utf8)])
+        #expect(state.end(Array("last".utf8)).count == 1)
+    }
+
+    @Test func `tokens that are refused under one id reach the provider more and more rarely`() throws {
+        var state = RefreshState(isRepeatable: false)
+        var (now, tries) = (0, 0)
+        while now < 3_600 {
+            let made = try stored("made-up-\(now)", of: "mallory")
+            if state.decide(about: made, waits: true, at: after(now)) == .exchange {
+                tries += 1
+                _ = state.note(.refused, for: made, at: after(now))
+                end(made.id, &state)
+            }
+            now += 1
+        }
+        #expect(tries < 20)
+        #expect(state.decide(about: try stored("another's"), waits: true, at: after(now)) == .exchange)
     }
 
     @Test func `another's mark is waited for, and never exchanged unless a repeat is harmless`() throws {

@@ -171,7 +171,10 @@ package enum LinkError: Error, Hashable, CustomStringConvertible {
             its folder, or make root the owner of the link and its folder
             """
         case .unexpected(let path):
-            "\(path) is a link, which is not allowed for this file; find out who made the link, and remove it"
+            """
+            \(path) is a link, which is not allowed for this file; put the file itself there, or have the settings name the folder \
+            that it is in; if you have not made the link, find out who has
+            """
         }
     }
 }

@@ -7,8 +7,9 @@ import TokenService
 package struct TokenPHPFile: Hashable, Sendable {
     package let id: [UInt8]
     package let tokenInfo: [UInt8]
-    /// When the file was written, in seconds since 1970; a second earlier for a file that was read in that very second.
-    package let modifiedAt: Int64
+    /// When the file was written, in seconds since 1970; a second earlier for a file that was read in that very second, and nil if it is
+    /// dated in the future.
+    package let modifiedAt: Int64?
 
     /// Why an import skips a file, or an export skips a token.
     ///
@@ -42,7 +43,7 @@ package struct TokenPHPFile: Hashable, Sendable {
             case .newer: "the store has this token already, or a newer one"
             case .tooLargeToSend:
                 "the file is too large to be sent to a running server; stop the server, import again, and start it"
-            case .unopened: "the row cannot be decrypted; see token-cache verify"
+            case .unopened: "rows that cannot be decrypted, or damaged pages; see token-cache verify"
             }
         }
     }

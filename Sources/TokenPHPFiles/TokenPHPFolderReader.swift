@@ -71,12 +71,11 @@ import System
         let id = try TokenPHPFile.id(ofName: name)
         guard status.size <= Self.sizeLimit else { throw .tooLarge }
         // In the same second, token.php may write it again, and the next import must find that to be newer.
-        let modified = Int64(status.modificationTime)
-        let mayChange = modified >= Int64(time(nil))
+        let (modified, now) = (Int64(status.modificationTime), Int64(time(nil)))
         guard let content = try? BlockingIO.read(from: descriptor, limit: status.size) else { throw .unreadable }
         guard !content.isEmpty else { throw .empty }
         let tokenInfo = try TokenPHPFile.tokenInfo(in: content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else { throw .contentNotText }
-        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: mayChange ? modified - 1 : modified)
+        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: modified > now ? nil : min(modified, now - 1))
     }
 }

@@ -132,7 +132,7 @@ package actor WaitingHandle {
     ///
     /// - Parameters:
     ///   - tokens: The tokens, and when each was written, in seconds since 1970; nil for now.
-    ///   - keepsNewer: As in `WriteCondition`.
+    ///   - keepsNewer: As in `WriteCondition`; a token without a time then only takes the place of none.
     /// - Returns: An outcome for each.
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
@@ -140,9 +140,12 @@ package actor WaitingHandle {
         await outcomes(
             of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) },
             begin: { handle, written, completion in
+                let condition =
+                    keepsNewer && written.writtenAt == nil
+                    ? WriteCondition(match: .missing) : WriteCondition(keepsNewer: keepsNewer)
                 handle.store(
                     written.token.info, under: written.token.id, writtenAt: written.writtenAt,
-                    if: WriteCondition(keepsNewer: keepsNewer), completion: completion.taking { _ in })
+                    if: condition, completion: completion.taking { _ in })
             })
     }
 

@@ -34,19 +34,22 @@ def last_line(data, path, request=None, timeout=20):
 
 @contextlib.contextmanager
 def impostor(path, answer):
-    """Listens at the place of a control socket, and gives the first connection to a function."""
+    """Listens at the place of a control socket, and gives each connection to a function, one after the other."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
 
         def accept():
-            connection, _ = listener.accept()
-            with connection, contextlib.suppress(OSError):
-                answer(connection)
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, contextlib.suppress(OSError):
+                        answer(connection)
 
         thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         yield
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 

@@ -92,7 +92,8 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
     assert server.post("me", "hello") == STORED
     (tmp_path / "letter").write_text("not to be lost")
     contents = {name: (server.data / name).read_bytes() for name in ("keys", "lock")}
-    for path in (tmp_path / "letter", *(server.data / name for name in ("keys", "lock", "tokens.db", "tokens.db-wal"))):
+    names = ("keys", "lock", "tokens.db", "tokens.db-wal", "erasures", "audit-key", "keys.retired-1")
+    for path in (tmp_path / "letter", *(server.data / name for name in names)):
         message = refused(server.data, "backup", str(path))
         assert "is a file of the store itself" in message or "is there and is no backup" in message
     assert (tmp_path / "letter").read_text() == "not to be lost"

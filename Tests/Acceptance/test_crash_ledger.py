@@ -10,7 +10,7 @@ from contract import STORED, fresh_id
 from registers import Load
 from server_process import binary, clean_environment, until
 from storage_shim import ALWAYS
-from store_files import printed
+from store_files import opened, printed, unpack_former_store
 
 MOST_LOG_LINES = 20
 
@@ -110,3 +110,17 @@ def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
         assert server.stop() == 0
         process.wait(20)
     assert not partial.exists()
+
+
+def test_a_store_of_version_1_0_is_refused_by_that_version_as_soon_as_it_lacks_its_indexes(serve, tmp_path):
+    """Otherwise it would call the store damaged, if the server was killed before its first checkpoint."""
+    data = tmp_path / "data"
+    unpack_former_store(data)
+    with opened(data) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert database.execute("PRAGMA user_version").fetchall() == [(6,)]
+    server = serve(data=data)
+    server.kill()
+    # As that version reads it, where nobody has seen the WAL yet.
+    with open(data / "tokens.db", "rb") as file:
+        assert int.from_bytes(file.read(64)[60:], "big") > 255

@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -248,6 +249,43 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
     with impostor(path, reply):
         done = command(server.data, "delete", "anna")
     assert done.returncode == 1 and fault in done.stderr, done
+
+
+def test_commands_that_run_at_once_wait_for_each_other(data):
+    """More than eight, which is what a server answers at a time."""
+    with ThreadPoolExecutor(12) as threads:
+        stored = threads.map(lambda number: command(data, "put", f"at-once-{number}", f"info {number}"), range(12))
+        assert [done.stderr for done in stored if done.returncode != 0] == []
+    assert [printed(data, "get", f"at-once-{number}") for number in range(12)] == [f"info {number}\n" for number in range(12)]
+
+
+@needs_root
+def test_a_command_that_may_not_write_asks_the_server(serve, tmp_path):
+    server, place = serve(), tmp_path / "read-only"
+    assert server.post("me", "hello") == STORED
+    place.mkdir()
+    for arguments in (["--bind", server.data, place], ["-o", "remount,bind,ro", place]):
+        subprocess.run(["mount", *arguments], check=True)
+    try:
+        assert printed(place, "get", "me") == "hello\n"
+        printed(place, "put", "me", "again")
+        assert server.get("me") == found("again")
+        assert server.stop() == 0
+        assert "Read-only file system" in refused(place, "get", "me")
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_what_cannot_be_read_is_not_left_out_unnoticed(stopped, tmp_path):
+    for number in range(2):
+        printed(stopped.data, "put", f"id{number}", "hello")
+    with opened(stopped.data) as database:
+        database.execute("UPDATE token SET value = zeroblob(length(value)) WHERE slot = (SELECT min(slot) FROM token)")
+    done = command(stopped.data, "list")
+    assert done.returncode == 1 and "2 tokens, " in done.stdout and "not all tokens could be read" in done.stderr
+    done = command(stopped.data, "export", str(tmp_path / "out"))
+    assert done.returncode == 1 and "1 skipped: rows that cannot be decrypted" in done.stdout
+    assert len(list((tmp_path / "out").iterdir())) == 2
 
 
 def test_a_server_says_that_it_works_as_long_as_it_does(shim, tmp_path):

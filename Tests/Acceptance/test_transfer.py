@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -139,6 +140,21 @@ def test_of_a_file_and_a_token_of_the_same_second_the_token_stays(serve, tmp_pat
     (source / "me.txt").write_text('"from php"')
     os.utime(source / "me.txt", (written, written))
     printed(server.data, "import", str(source))
+    assert server.get("me") == found("newer")
+
+
+def test_a_file_dated_in_the_future_takes_the_place_of_no_token(serve, tmp_path):
+    """As on a disk that is shared with a machine whose clock is ahead."""
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "me.txt").write_text('"from php"')
+    os.utime(source / "me.txt", (4_000_000_000, 4_000_000_000))
+    server = serve()
+    assert "1 token stored" in printed(server.data, "import", str(source))
+    assert server.get("me") == found("from php")
+    assert json.loads(printed(server.data, "list", "--json"))["written_at"] <= time.time()
+    assert server.post("me", "newer") == STORED
+    assert "1 skipped: the store has this token already, or a newer one" in printed(server.data, "import", str(source))
     assert server.get("me") == found("newer")
 
 

@@ -30,8 +30,8 @@ struct ServerClient: Sendable {
             guard case .unreachable(let error) = self, [ENOENT, ENAMETOOLONG].contains(error.code)
             else { return "\(self)" }
             return """
-                there is no such socket; if the process is a server, it could not make one, as its log says: its path may have \
-                107 bytes, and some file systems, such as sshfs and exFAT, have no sockets
+                there is no such socket; if the process is another command, try again when it has ended; if it is a server, it could \
+                not make one, as its log says: its path may have 107 bytes, and some file systems, such as sshfs and exFAT, have no sockets
                 """
         }
 
@@ -105,8 +105,7 @@ struct ServerClient: Sendable {
         }
         let fields = ["Content-Type: application/json", "Content-Length: \(body.count)"]
         // A server that refuses the request early does not read all of it, and its answer says why.
-        var connection = try connect(sending: Self.head("POST", Request.path, fields) + body)
-        try connection.skipHead()
+        var connection = try answered(Self.head("POST", Request.path, fields) + body)
         var isUnreadable = false
         while let text = connection.line() {
             guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
@@ -124,6 +123,24 @@ struct ServerClient: Sendable {
     private static func head(_ method: String, _ path: String, _ fields: [String] = []) -> Data {
         let lines = ["\(method) \(path) HTTP/1.1", "Host: localhost"] + fields
         return Data((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8)
+    }
+
+    /// A connection on which the head of the answer has been read.
+    ///
+    /// A server that is busy with eight other commands closes it at once; it is asked again for ten seconds, as most end soon.
+    private func answered(_ request: Data) throws(Failure) -> Connection {
+        let end = MonotonicTime.now + Duration.seconds(10)
+        while true {
+            let begin = MonotonicTime.now
+            var connection = try connect(sending: request)
+            do {
+                try connection.skipHead()
+                return connection
+            } catch {
+                guard case .noAnswer = error, .now < begin + Duration.seconds(1), .now < end else { throw error }
+            }
+            usleep(100_000)
+        }
     }
 
     private func connect(sending request: Data) throws(Failure) -> Connection {

@@ -28,21 +28,38 @@ package struct StoreAccess: Sendable {
     ) throws -> StoreAccess {
         let provider = try StoreSelection.provider(settings, logger, makesKeyRing: creates)
         if !creates { try refuseMissing(provider) }
-        do {
-            let directory = try folder(of: provider, settings)
-            var audit: OperatorTrail?
+        let client = ServerClient(in: settings.dataDirectoryPath, outlastsWork: true)
+        let end = MonotonicTime.now + Duration.seconds(5)
+        while true {
             do {
-                audit = try OperatorTrail.open(settings, for: action, logger)
-                return StoreAccess(way: .own(try provider.open(in: directory), directory, audit))
-            } catch {
-                audit?.log.close()
-                directory.unlock()
-                throw error
+                return try own(provider, settings, for: action, logger)
+            } catch let fault as StoreOpenError {
+                switch fault {
+                // A process without a socket is most probably another command, which soon ends.
+                case .directory(.inUse) where !FileStatus.exists(client.path) && .now < end: usleep(50_000)
+                case .directory(.inUse(_, let processID)):
+                    return StoreAccess(way: .running(client, processID: processID))
+                // Where this process may not write, a server may.
+                case .directory(.unusable(_, _, EROFS)) where FileStatus.exists(client.path):
+                    return StoreAccess(way: .running(client, processID: nil))
+                default: throw CommandFailure(fault)
+                }
             }
-        } catch let fault as StoreOpenError {
-            guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
-            let client = ServerClient(in: settings.dataDirectoryPath, outlastsWork: true)
-            return StoreAccess(way: .running(client, processID: processID))
+        }
+    }
+
+    private static func own(
+        _ provider: any StoreProvider, _ settings: Settings, for action: AuditEvent.Action?, _ logger: Logger
+    ) throws -> StoreAccess {
+        let directory = try folder(of: provider, settings)
+        var audit: OperatorTrail?
+        do {
+            audit = try OperatorTrail.open(settings, for: action, logger)
+            return StoreAccess(way: .own(try provider.open(in: directory), directory, audit))
+        } catch {
+            audit?.log.close()
+            directory.unlock()
+            throw error
         }
     }
 

@@ -39,7 +39,7 @@ package struct StoreTokens: StoreRequest {
     package struct Entry: Codable, Sendable {
         var id: String
         var tokenInfo: String
-        /// Seconds since 1970; nil for now.
+        /// Seconds since 1970; nil for now, and with `keepsNewer` for an unknown time, earlier than that of any stored token.
         var writtenAt: Int64?
 
         package init(id: String, tokenInfo: String, writtenAt: Int64? = nil) {
@@ -82,7 +82,7 @@ package struct StoreTokens: StoreRequest {
         for (index, outcome) in outcomes.enumerated() {
             switch outcome {
             case .success: reply.stored += 1
-            case .failure(.newer): reply.newer += 1
+            case .failure(.newer), .failure(.preconditionFailed): reply.newer += 1
             case .failure(let error): reply.failures[index] = "\(error)"
             }
         }

@@ -99,7 +99,9 @@ actor SQLiteBackups {
     /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         let name = path.split(separator: "/").last ?? ""
-        let isOwnName = DataDirectory.fileNames.contains(String(name)) || name.hasPrefix(DatabaseFileName.database)
+        // Those that the settings place elsewhere are there by default, and a file of that name would be taken for one.
+        let ownNames = DataDirectory.fileNames + [DatabaseFileName.database, "keys", "erasures", "audit-key"]
+        let isOwnName = ownNames.contains { name.hasPrefix($0) }
         let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
         guard !(isOwnName && isInOwnFolder), !FileIdentity.areSame(path, store.path)
         else {

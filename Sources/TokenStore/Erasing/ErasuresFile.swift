@@ -100,11 +100,13 @@ package struct ErasuresFile: Hashable, Sendable {
             try BlockingIO.write(ArraySlice(line(user, version, found).utf8), to: descriptor.number, at: end)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
+            let advice =
+                error.code == EBADMSG
+                ? "put a copy of the file in its place" : "make the file writable for the server's user"
             throw .refused(
                 """
                 the erasure cannot be recorded in \(path) (\(error.call): \(error.reason)), without which a restored backup \
-                would bring the user back\(error.fileAdvice(otherwise: "make the file writable for the server's user")), \
-                and erase the user again
+                would bring the user back\(error.fileAdvice(otherwise: advice)), and erase the user again
                 """
             )
         }
@@ -142,9 +144,12 @@ package struct ErasuresFile: Hashable, Sendable {
             from: descriptor.number, expecting: FileStatus.read(descriptor.number).size + 1)
     }
 
+    /// Nil if there is no file, or an empty one, in which nobody has written yet.
     private func open(_ access: Int32) throws(SystemError) -> FileDescriptor? {
         do {
-            return try FileDescriptor(opening: path, access | O_NOFOLLOW)
+            let descriptor = try FileDescriptor(opening: path, access | O_NOFOLLOW)
+            if try FileStatus.read(descriptor.number).size == 0 { return nil }
+            return descriptor
         } catch {
             if error.code == ENOENT { return nil }
             throw error

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import Operations
 import Settings
 import TokenStore
@@ -37,7 +38,15 @@ struct AccessSessions: AsyncParsableCommand {
                 user: try StandardInput.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
                 perUser: Settings.Session.perUser)
             let reply = try await options.perform(request, creates: true)
-            try options.output.print(reply, reply.session)
+            // If the reader of the output is gone, the write then fails instead of ending the process.
+            _ = signal(SIGPIPE, SIG_IGN)
+            do {
+                try options.output.print(reply, reply.session)
+            } catch {
+                // The session is useless, as nobody has seen its secret.
+                _ = try? await options.perform(RemoveSessions(id: reply.id))
+                throw error
+            }
             StandardError.print(
                 """
                 the session \(reply.id) is valid until \(Text.time(reply.expiresAt)); its secret is not shown again\

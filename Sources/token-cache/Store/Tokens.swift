@@ -131,27 +131,31 @@ struct List: StoreCommand {
 
     func run() async throws {
         let now = Int64(Date.now.timeIntervalSince1970)
-        let count = try await options.withStore(for: .list) { store in
-            var (cursor, count, bytes): (String?, Int, Int) = (nil, 0, 0)
+        let (count, bytes, fault) = try await options.withStore(for: .list) { store in
+            var (cursor, count, bytes, fault): (String?, Int, Int, String?) = (nil, 0, 0, nil)
             while true {
                 let page = try await store.perform(ListTokens(after: cursor, limit: Self.page, showsIDs: showIDs))
                 let lines = try page.tokens.map { token in
                     options.output.json ? try OutputOptions.text(token) : line(token, at: now)
                 }
                 if !lines.isEmpty { try StandardOutput.print(lines.joined(separator: "\n")) }
-                count += lines.count
+                let faults = page.tokens.compactMap(\.fault)
+                fault = fault ?? faults.first
+                count += lines.count - faults.count
                 bytes += page.tokens.reduce(0) { $0 + ($1.size ?? 0) }
                 cursor = page.next
-                if cursor == nil { return (count, bytes) }
+                if cursor == nil { return (count, bytes, fault) }
             }
         }
         if !options.output.json {
-            try StandardOutput.print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))")
+            try StandardOutput.print("\(Text.count(count, "token")), \(Text.bytes(bytes))")
         }
+        if let fault { throw CommandFailure("not all tokens could be read (\(fault)); see token-cache verify") }
     }
 
     private func line(_ token: ListTokens.Entry, at now: Int64) -> String {
-        var parts = ["written \(Text.age(from: token.writtenAt, to: now)) ago"]
+        // Of a damaged page, nothing is known.
+        var parts = token.writtenAt > 0 ? ["written \(Text.age(from: token.writtenAt, to: now)) ago"] : []
         if let size = token.size { parts.append(Text.count(size, "byte")) }
         if let expiresAt = token.expiresAt {
             parts.append(

@@ -138,6 +138,8 @@ struct Export: StoreCommand {
             return try await write(bar, store)
         }
         try options.output.print(summary, summary.text("written"))
+        // The folder lacks tokens that the store has.
+        if summary.skipped[TokenPHPFile.SkipReason.unopened.rawValue] != nil { throw ExitCode.failure }
     }
 
     private func write(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {

@@ -15,10 +15,11 @@ extension Server {
     /// A busy client may have sent its next request already: the server answers it with `Connection: close`.
     private static let idleTimeWhenDraining = Duration.milliseconds(250)
 
-    /// Reloads at SIGHUP; drains at the first other signal, and closes the remaining connections at the second.
+    /// Reloads at SIGHUP, and at SIGUSR1, with which nginx opens its logs anew; drains at the first other signal, and closes the
+    /// remaining connections at the second.
     func handle(_ signal: Signal) {
         let reason = "\(signal) received"
-        if signal == .hangUp {
+        if [.hangUp, .reopenLogs].contains(signal) {
             // The audit log could be closed before the reload ends.
             if !isStopping { Task { await reload(reason, by: .signal("\(signal)")) } }
         } else if stopSignals.add(1, ordering: .relaxed).newValue == 1 {
@@ -79,6 +80,7 @@ extension Server {
 /// A signal that reloads the settings or stops the server.
 enum Signal: String, CustomStringConvertible {
     case hangUp = "SIGHUP"
+    case reopenLogs = "SIGUSR1"
     case interrupt = "SIGINT"
     case terminate = "SIGTERM"
 
@@ -87,6 +89,7 @@ enum Signal: String, CustomStringConvertible {
     private var number: Int32 {
         switch self {
         case .hangUp: SIGHUP
+        case .reopenLogs: SIGUSR1
         case .interrupt: SIGINT
         case .terminate: SIGTERM
         }
@@ -100,24 +103,26 @@ enum Signal: String, CustomStringConvertible {
         queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
     }
 
-    /// Whether a SIGHUP has arrived before `handle` was called.
+    /// Whether a signal to reload has arrived before `handle` was called.
     private static let hasHungUpEarly = Atomic<Bool>(false)
 
     /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system, and keeps a
-    /// SIGHUP until then.
+    /// signal to reload until then.
     ///
-    /// Without it, SIGHUP would end the process, and the kernel would ignore the signals for the first process of a container.
+    /// Without it, that would end the process, and the kernel would ignore the signals for the first process of a container.
     static func catchBeforeServing() {
         // Initializes the variable, which a signal handler must not do.
         hasHungUpEarly.store(false, ordering: .relaxed)
         for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_SUCCESS) } }
-        _ = Glibc.signal(SIGHUP) { _ in Signal.hasHungUpEarly.store(true, ordering: .relaxed) }
+        for signal in [SIGHUP, SIGUSR1] {
+            _ = Glibc.signal(signal) { _ in Signal.hasHungUpEarly.store(true, ordering: .relaxed) }
+        }
     }
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
     /// - Parameter handle: Called on the queue for each signal that arrives after this function has returned, perhaps before, and
-    ///   for a SIGHUP that was kept. Several of one kind that arrive at the same time can appear as one.
+    ///   for a reload that was kept. Several of one kind that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
         if hasHungUpEarly.load(ordering: .relaxed) { queue.async { handle(.hangUp) } }

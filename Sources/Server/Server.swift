@@ -139,7 +139,7 @@ package final class Server: Sendable {
             NamedThread.startOrExit("loop \(index)") { context.loop.run() }
         }
         // Before the first request, so that no signal is missed.
-        await Signal.handle(.terminate, .interrupt, .hangUp) { [self] in handle($0) }
+        await Signal.handle(.terminate, .interrupt, .hangUp, .reopenLogs) { [self] in handle($0) }
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.run(on: administrationLoop)
         }

@@ -396,13 +396,14 @@ def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
     assert len(files) == 21 and sorted(lines) == sorted(sum(asked, []))
 
 
-def test_a_renamed_file_is_left_although_the_settings_have_a_fault(serve, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1], ids=str)
+def test_a_renamed_file_is_left_although_the_settings_have_a_fault(serve, tmp_path, number):
     file = tmp_path / "access.log"
     server = serve({"access_log": f"json {file}"})
     with open(server.folder / "token-cache.yaml", "a", encoding="utf-8") as settings:
         settings.write("\nunknown: 1\n")
     file.rename(tmp_path / "access.log.1")
-    server.send_signal(signal.SIGHUP)
+    server.send_signal(number)
     until(lambda: "no setting changes" in server.log())
     exchange(server.address, get("a"))
     assert server.stop() == 0

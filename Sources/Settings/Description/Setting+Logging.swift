@@ -25,8 +25,8 @@ extension Setting {
             "access_log", \.accessLog, .accessLog,
             """
             One line for each request on standard output: off for none, combined for the format of Apache and nginx, or json. The
-            path of a file may follow, as in `json /var/log/token-cache/access.log`; SIGHUP opens it anew, which is what logrotate
-            needs. Ids and token infos are never in it.
+            path of a file may follow, as in `json /var/log/token-cache/access.log`; SIGHUP or SIGUSR1 opens it anew, which is what
+            logrotate needs. Ids and token infos are never in it.
 
             A line has the request's id, which the answer has as X-Request-Id: the one that a trusted proxy sent (1 to 64
             letters, digits, - _ . @), otherwise a new one.

@@ -46,7 +46,7 @@ package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable
         for (index, candidate) in keys.enumerated() where candidate == key { counts[index].counter.add() }
     }
 
-    var total: UInt64 { counts.reduce(0) { $0 + $1.counter.value } }
+    package var total: UInt64 { counts.reduce(0) { $0 + $1.counter.value } }
 
     package func value(_ key: Key) -> UInt64 {
         keys.firstIndex(of: key).map { counts[$0].counter.value } ?? 0

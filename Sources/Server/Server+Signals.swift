@@ -103,8 +103,8 @@ enum Signal: String, CustomStringConvertible {
         queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
     }
 
-    /// Whether a signal to reload has arrived before `handle` was called.
-    private static let hasHungUpEarly = Atomic<Bool>(false)
+    /// The number of a signal to reload that has arrived before `handle` was called; 0 if none has.
+    private static let early = Atomic<Int32>(0)
 
     /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system, and keeps a
     /// signal to reload until then.
@@ -112,10 +112,10 @@ enum Signal: String, CustomStringConvertible {
     /// Without it, that would end the process, and the kernel would ignore the signals for the first process of a container.
     static func catchBeforeServing() {
         // Initializes the variable, which a signal handler must not do.
-        hasHungUpEarly.store(false, ordering: .relaxed)
+        early.store(0, ordering: .relaxed)
         for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_SUCCESS) } }
         for signal in [SIGHUP, SIGUSR1] {
-            _ = Glibc.signal(signal) { _ in Signal.hasHungUpEarly.store(true, ordering: .relaxed) }
+            _ = Glibc.signal(signal) { number in Signal.early.store(number, ordering: .relaxed) }
         }
     }
 
@@ -125,7 +125,8 @@ enum Signal: String, CustomStringConvertible {
     ///   for a reload that was kept. Several of one kind that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
-        if hasHungUpEarly.load(ordering: .relaxed) { queue.async { handle(.hangUp) } }
+        let number = early.load(ordering: .relaxed)
+        if let kept = signals.first(where: { $0.number == number }) { queue.async { handle(kept) } }
     }
 
     private func `catch`(_ action: @escaping @Sendable () -> Void) async {

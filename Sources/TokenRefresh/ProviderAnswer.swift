@@ -59,8 +59,12 @@ struct ProviderTokens: Sendable {
     /// A member's value as JSON text.
     func value(_ name: String) -> [UInt8]? { members.value(name) }
 
+    var expiresIn: Int64? { members.number("expires_in") }
+
     /// In seconds; nil if it is unknown.
-    var lifetime: Int64? { members.number("expires_in").flatMap { $0 > 0 ? $0 : nil } }
+    func lifetime(at now: Int64) -> Int64? {
+        [expiresIn, EndMember(members).map { $0.seconds - now }].lazy.compactMap(\.self).first { $0 > 0 }
+    }
 
     /// Whether it has a refresh token; an empty one or null is none.
     var hasRefreshToken: Bool { members.string("refresh_token") != nil }
@@ -70,9 +74,17 @@ struct ProviderTokens: Sendable {
     func keeps(_ refreshToken: [UInt8]?) -> Bool { members.string("refresh_token").map { $0 == refreshToken } ?? true }
 }
 
+extension JSONMembers {
+    /// Whether the description of an error is about the refresh token.
+    fileprivate var speaksOfRefreshToken: Bool {
+        String(decoding: string("error_description") ?? [], as: UTF8.self).lowercased().contains("refresh token")
+    }
+}
+
 extension ProviderOutcome {
     /// Judges by what servers do, which is not always what RFC 6749 says: glewlwyd answers 400 without a body to everything, GitHub
-    /// 200 to errors, and to a dead token with a word of its own; league/oauth2-server 8 answers 401 and `invalid_request` to one.
+    /// 200 to errors, and to a dead token with a word of its own; league/oauth2-server 8 answers 401 and `invalid_request` to one; and
+    /// Auth0 401 and `access_denied` to a wrong secret.
     init(_ response: ProviderResponse, of kind: RefreshProvider.Kind) {
         switch response {
         case .notSent(let fault): self = .failed(fault, retryAfter: nil)
@@ -115,10 +127,11 @@ extension ProviderOutcome {
         }
         let word = members?.string("error").map { String(decoding: $0, as: UTF8.self) }
         switch (status, word) {
-        case (200..<500, "invalid_grant"), (200..<500, "bad_refresh_token"), (401, "invalid_request"): return .refused
+        case (200..<500, "invalid_grant"), (200..<500, "bad_refresh_token"): return .refused
+        case (401, "invalid_request") where members?.speaksOfRefreshToken == true: return .refused
         case (429, _), (_, "slow_down"): return .failed(.limited, retryAfter: retryAfter)
         case (401, nil), (_, "invalid_client"), (_, "unauthorized_client"), (_, "unsupported_grant_type"),
-            (_, "incorrect_client_credentials"):
+            (_, "incorrect_client_credentials"), (401, "access_denied"):
             return .failed(.client, retryAfter: retryAfter)
         // Gateways say so when they have lost the provider's answer, Cloudflare with numbers of its own. Some say 503 then; a provider
         // that is down for a while usually adds Retry-After.

@@ -146,9 +146,8 @@ struct RefreshableToken: Sendable {
         func set(_ name: String, _ value: [UInt8]?) {
             if let value { changes.append((name, JSONString.withoutTags(value))) }
         }
-        // Without `expires_in` (RFC 6749, section 5.1), a token lives as long as the one before it; those of Facebook then have no end.
-        let former = isOfFacebook ? nil : expiresAt.map { $0 - obtainedAt }.flatMap { $0 > 0 ? $0 : nil }
-        let expiresAt = (answer.lifetime ?? former).map { min(now + $0, Self.distantFuture) }
+        let lifetime = answer.lifetime(at: now) ?? lifetime
+        let expiresAt = lifetime.map { min(now + $0, Self.distantFuture) }
         if isDictionary {
             set(Key.token, answer.value("access_token"))
             set(Key.expiration, JSONString.quoted(Self.date(expiresAt ?? Self.distantFuture)))
@@ -158,15 +157,32 @@ struct RefreshableToken: Sendable {
         } else {
             set(Key.oauthToken, answer.value("access_token"))
             if answer.hasRefreshToken { set(Key.oauthRefreshToken, answer.value("refresh_token")) }
-            if answer.lifetime != nil { set("expires_in", answer.value("expires_in")) }
-            if let end = EndMember(members), let expiresAt { changes.append((EndMember.name, end.text(expiresAt))) }
+            // As the answer has it, which may be a string.
+            let stated = answer.expiresIn == lifetime ? answer.value("expires_in") : nil
+            changes.append(("expires_in", lifetime.map { stated ?? Array("\($0)".utf8) }))
+            if members.value(EndMember.name) != nil {
+                let form = EndMember(members)
+                changes.append((EndMember.name, expiresAt.map { form?.text($0) ?? Array("\($0)".utf8) }))
+            }
             // Such as `scope` and `created_at`; what was changed above stays.
-            let own = [Key.oauthToken, Key.oauthRefreshToken, "expires_in", EndMember.name]
-            for name in answer.names where !own.contains(name) && members.value(name) != nil {
+            let others = [Key.oauthToken, Key.oauthRefreshToken, "expires_in", EndMember.name]
+            for name in answer.names where !others.contains(name) && members.value(name) != nil {
                 set(name, answer.value(name))
             }
         }
         return members.text(with: changes)
+    }
+
+    /// How long a token of this login lives, in seconds, if an answer does not say so (RFC 6749, section 5.1): as long as the one before;
+    /// nil if that is unknown, or for Facebook, whose tokens then have no end.
+    private var lifetime: Int64? {
+        let known =
+            if isDictionary {
+                members.string(Key.refreshDate) == nil ? nil : expiresAt.map { $0 - obtainedAt }
+            } else {
+                members.number("expires_in")
+            }
+        return known.flatMap { $0 > 0 && !isOfFacebook ? $0 : nil }
     }
 
     /// The date that the SDK writes if it is unknown when a token expires, in seconds since 1970.
@@ -178,7 +194,7 @@ struct RefreshableToken: Sendable {
 }
 
 /// The member `expires_at`, which clients and some providers add to a token answer, in one of the forms that they write.
-private struct EndMember {
+struct EndMember {
     static let name = "expires_at"
     /// Since 1970.
     let seconds: Int64

@@ -98,6 +98,7 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
         assert "is a file of the store itself" in message or "is there and is no backup" in message
     assert (tmp_path / "letter").read_text() == "not to be lost"
     assert "is a file of the store itself" in refused(server.data, "backup", str(server.data / "." / "control.sock"))
+    printed(server.data, "backup", str(server.data / "keys-backup.db"))
     (tmp_path / "link").symlink_to(tmp_path / "letter")
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:

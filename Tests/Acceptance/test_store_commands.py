@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import time
@@ -252,7 +253,10 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
 
 
 def test_commands_that_run_at_once_wait_for_each_other(data):
-    """More than eight, which is what a server answers at a time."""
+    """More than eight, which is what a server answers at a time; one that was killed has left its socket behind."""
+    if not (data / "control.sock").exists():
+        with socket.socket(socket.AF_UNIX) as left_behind:
+            left_behind.bind(str(data / "control.sock"))
     with ThreadPoolExecutor(12) as threads:
         stored = threads.map(lambda number: command(data, "put", f"at-once-{number}", f"info {number}"), range(12))
         assert [done.stderr for done in stored if done.returncode != 0] == []

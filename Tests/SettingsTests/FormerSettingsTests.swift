@@ -146,6 +146,8 @@ struct FormerSettingsTests {
         #expect(try load("timeouts: {body: 90s, head: 20s}").timeouts.body == .seconds(90))
         #expect(try load("timeouts: {head: 1h}").timeouts.head == .seconds(1_200))
         #expect(try load("{access_log: json /new, access_log_file: /old}").accessLog.file == "/new")
+        let comma = ["TOKEN_CACHE_ACCESS_LOG": "json", "TOKEN_CACHE_ACCESS_LOG_FILE": "/a,b"]
+        #expect(try load("", environment: comma).accessLog.file == "/a,b")
         #expect(try load("access_log_file: /old").listing.contains("access_log: off\n"))
     }
 
@@ -157,6 +159,8 @@ struct FormerSettingsTests {
         ("access: {session: {per_user: 1}}", "DELETE /v1/users/USER/sessions"),
         ("access: {session: {per_user: 101}}", "a user may have 100 sessions"),
         ("store: {queue: {max_wait: soon}}", "store.timeout takes its place, also without store.url; remove it"),
+        ("{access_log: json, access_log_file: ~/a.log}", "has ~ in it"), ("access_log: json ~/a.log", "has ~ in it"),
+        (#"{access_log: json, access_log_file: "/a\0b"}"#, "has a control character"),
         ("timeouts: {head: soon}", "it is a third of timeouts.body; remove it"),
         ("timeouts: {head: []}", "it is a third of timeouts.body; remove it"),
         ("store: {queue: {max_wait: []}}", "store.timeout takes its place, also without store.url; remove it"),

@@ -60,10 +60,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
         action = {"/login": login, "/logout": end}.get(self.path)
         try:
-            self.answer(*(action(form) if action else (404, {"error": "there is nothing at this path"})))
+            status, value = action(form) if action else (404, {"error": "there is nothing at this path"})
         except OSError as error:    # Also any other status than 2xx.
             self.log_error("token-cache: %s", error)
-            self.answer(502, {"error": "token-cache has no good answer"})
+            status, value = 502, {"error": "token-cache has no good answer"}
+        self.answer(status, value)
 
     def answer(self, status, value):
         self.send_response(status)

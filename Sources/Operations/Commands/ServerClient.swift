@@ -125,6 +125,16 @@ struct ServerClient: Sendable {
         return Data((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8)
     }
 
+    /// Whether some program listens at the socket, perhaps for others than this user; a server that was killed leaves its socket behind.
+    var hasListener: Bool {
+        do {
+            _ = try connect(sending: Data())
+            return true
+        } catch {
+            return !error.isAbsence
+        }
+    }
+
     /// A connection on which the head of the answer has been read.
     ///
     /// A server that is busy with eight other commands closes it at once; it is asked again for ten seconds, as most end soon.

@@ -35,12 +35,12 @@ package struct StoreAccess: Sendable {
                 return try own(provider, settings, for: action, logger)
             } catch let fault as StoreOpenError {
                 switch fault {
-                // A process without a socket is most probably another command, which soon ends.
-                case .directory(.inUse) where !FileStatus.exists(client.path) && .now < end: usleep(50_000)
+                // A process that listens at no socket is most probably another command, which soon ends.
+                case .directory(.inUse) where .now < end && !client.hasListener: usleep(50_000)
                 case .directory(.inUse(_, let processID)):
                     return StoreAccess(way: .running(client, processID: processID))
                 // Where this process may not write, a server may.
-                case .directory(.unusable(_, _, EROFS)) where FileStatus.exists(client.path):
+                case .directory(.unusable(_, _, EROFS)) where client.hasListener:
                     return StoreAccess(way: .running(client, processID: nil))
                 default: throw CommandFailure(fault)
                 }

@@ -99,11 +99,14 @@ actor SQLiteBackups {
     /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         let name = path.split(separator: "/").last ?? ""
-        // Those that the settings place elsewhere are there by default, and a file of that name would be taken for one.
-        let ownNames = DataDirectory.fileNames + [DatabaseFileName.database, "keys", "erasures", "audit-key"]
-        let isOwnName = ownNames.contains { name.hasPrefix($0) }
-        let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
-        guard !(isOwnName && isInOwnFolder), !FileIdentity.areSame(path, store.path)
+        // Some may not be there yet, and a backup in their place would be taken for them.
+        let ownNames = DataDirectory.fileNames + ["keys", "erasures", "audit-key"]
+        let isOwnName =
+            name.hasPrefix(DatabaseFileName.database) || ownNames.contains { name == $0 || name.hasPrefix($0 + ".") }
+        func isIn(_ folder: String) -> Bool { FileIdentity.areSame(Path.folder(of: path), folder) }
+        let erasures = ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).path
+        let isErasures = name == erasures.split(separator: "/").last ?? "" && isIn(Path.folder(of: erasures))
+        guard !(isOwnName && isIn(store.directory.path)), !isErasures, !FileIdentity.areSame(path, store.path)
         else {
             throw .refused("\(path) is a file of the store itself; name another one")
         }

@@ -60,8 +60,10 @@ struct FormerSetting: Sendable {
         FormerSetting(
             "access_log_file", "the path is behind the format, as in access_log: json /var/log/access.log"
         ) { values, settings in
-            guard values.count == 1 else { return false }
-            if settings.accessLog.isOn && settings.accessLog.file.isEmpty { settings.accessLog.file = values[0] }
+            if settings.accessLog.isOn && settings.accessLog.file.isEmpty {
+                // In the environment, a comma separated several values.
+                settings.accessLog.file = values.joined(separator: ",")
+            }
             return true
         },
         FormerSetting("limits.request_line", "the request line may take all of limits.head"),

@@ -48,7 +48,9 @@ package struct SettingsLoader: Sendable {
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting.key, isList: setting.isList, option: setting.option, file) else { continue }
-            if let reason = found.values.lazy.compactMap(Self.unexpanded).first {
+            // The path of the access log stands behind the format.
+            let path = setting.key == "access_log" ? found.values.first?.drop { $0 != " " }.dropFirst() : nil
+            if let reason = (found.values + [String(path ?? "")]).lazy.compactMap(Self.unexpanded).first {
                 faults.append(found.error(reason))
                 continue
             }
@@ -63,7 +65,9 @@ package struct SettingsLoader: Sendable {
         for former in FormerSetting.all {
             guard let found = find(former.key, isList: true, file) else { continue }
             let reason = "is no setting any more: \(former.instead)"
-            if former.takeOver(found.values, &loaded.settings) {
+            if let reason = found.values.lazy.compactMap({ Self.unexpanded($0) ?? Self.unprintable($0) }).first {
+                faults.append(found.error(reason))
+            } else if former.takeOver(found.values, &loaded.settings) {
                 loaded.settings.warnings.append("\(found.place): \(found.name) \(reason). Remove it")
             } else {
                 faults.append(found.error(reason + former.refusal))
@@ -76,10 +80,9 @@ package struct SettingsLoader: Sendable {
 
     /// Why a setting's values are refused; nil if they are not.
     private static func fault(of found: Found, _ setting: Setting, isAllowed: Bool) -> SettingsError? {
-        let isPrintable = found.values.allSatisfy(Self.isPrintable)
         // If a setting has error messages of its own, they are more helpful than this general one.
-        if !isPrintable, isAllowed || setting.fault == nil {
-            return found.error("has a control character or a line break in it; write it without")
+        if let reason = found.values.lazy.compactMap(Self.unprintable).first, isAllowed || setting.fault == nil {
+            return found.error(reason)
         }
         return isAllowed ? nil : error(found, setting)
     }
@@ -98,16 +101,17 @@ package struct SettingsLoader: Sendable {
         return nil
     }
 
-    /// Whether a value can stand in one line of a settings file.
+    /// Why a value cannot stand in one line of a settings file; nil if it can.
     ///
     /// A path with a NUL would lead to the one before the NUL.
-    private static func isPrintable(_ value: String) -> Bool {
-        value.unicodeScalars.allSatisfy { scalar in
+    private static func unprintable(_ value: String) -> String? {
+        let isPrintable = value.unicodeScalars.allSatisfy { scalar in
             switch scalar.properties.generalCategory {
             case .control, .lineSeparator, .paragraphSeparator: false
             default: !scalar.properties.isNoncharacterCodePoint && scalar != "\u{feff}"
             }
         }
+        return isPrintable ? nil : "has a control character or a line break in it; write it without"
     }
 
     private static func error(_ found: Found, _ setting: Setting) -> SettingsError {

@@ -81,7 +81,8 @@ package struct ErasuresFile: Hashable, Sendable {
     ///   - version: Larger than those of all of the user's rows, and smaller than all later ones.
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
-            guard let descriptor = try open(O_RDWR) else {
+            // In an empty one, nobody has recorded anything yet; a restore asks for a copy of it, as it may have been longer.
+            guard let descriptor = try open(O_RDWR), try FileStatus.read(descriptor.number).size > 0 else {
                 let new = Erasures(key: .random())
                 let key = new.key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
                 let text = Self.heading + "key \(key)\n" + line(user, version, new)
@@ -144,12 +145,9 @@ package struct ErasuresFile: Hashable, Sendable {
             from: descriptor.number, expecting: FileStatus.read(descriptor.number).size + 1)
     }
 
-    /// Nil if there is no file, or an empty one, in which nobody has written yet.
     private func open(_ access: Int32) throws(SystemError) -> FileDescriptor? {
         do {
-            let descriptor = try FileDescriptor(opening: path, access | O_NOFOLLOW)
-            if try FileStatus.read(descriptor.number).size == 0 { return nil }
-            return descriptor
+            return try FileDescriptor(opening: path, access | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw error

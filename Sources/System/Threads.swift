@@ -67,8 +67,8 @@ package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         """
-        no thread can be started (\(cause)); raise the limit of processes and threads: TasksMax= in the unit, ulimit -u, or \
-        that of the container
+        no thread can be started (\(cause)); raise the limit of processes and threads (TasksMax= in the unit, ulimit -u, or \
+        that of the container) or of memory (ulimit -v)
         """
     }
 }

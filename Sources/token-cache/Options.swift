@@ -38,6 +38,10 @@ struct ConfigurationOptions: ParsableArguments {
         try loadWithOrigins(loader(serving)).settings
     }
 
+    /// The settings as far as they say where the server is, for a command that needs no more: a running server does not depend on what
+    /// is wrong with its settings file now, and has to hear of it.
+    func loadPlace() throws -> Settings { try loader().place ?? load() }
+
     /// Like `load`, and tells where each value comes from.
     func loadWithOrigins(_ loader: SettingsLoader) throws -> SettingsLoader.Loaded {
         do {

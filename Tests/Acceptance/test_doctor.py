@@ -84,6 +84,13 @@ def test_what_the_running_server_warns_of_is_told(serve):
     assert said(of(server), "Server", "warning") == "https.mode is off: tokens are accepted and given over plain HTTP"
 
 
+def test_an_address_in_use_is_warned_of_unless_the_server_uses_it(serve, stopped):
+    server = serve()
+    address = {"TOKEN_CACHE_LISTEN": "{}:{}".format(*server.address)}
+    assert "is in use by another program" in warning(of(stopped, environment=address), "Start")[0]
+    assert "a start finds the files and addresses" in said(of(server, environment=address), "Start")
+
+
 # The command
 
 def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):

@@ -13,7 +13,7 @@ import psql
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, found, fresh_id
 from doctor import advices, examine, said
-from http_client import exchange
+from http_client import exchange, get
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
 from storage_shim import StorageShim
@@ -228,6 +228,20 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         running.stop()
     finally:
         postgres.server.drop_database(database)
+
+
+def test_rows_that_row_level_security_hides_are_not_taken_for_none(serve, url, postgres, tmp_path):
+    server = serve({"store": {"url": url}, "cache": {"max_bytes": 0}})
+    assert server.post("me", "hello") == STORED
+    elsewhere = settings_of(url, folder_beside(server.data, tmp_path))
+    postgres.sql("ALTER TABLE token ENABLE ROW LEVEL SECURITY; ALTER TABLE token FORCE ROW LEVEL SECURITY")
+    assert "retry-after" in exchange(server.address, get("me")).headers
+    for command in (["verify"], ["get", "me"], ["keyring", "add"]):
+        done = run(*command, environment=elsewhere)
+        assert done.returncode == 1 and "row-level security may hide rows of token" in done.stderr, done
+    postgres.sql("ALTER TABLE token DISABLE ROW LEVEL SECURITY")
+    until(lambda: server.get("me") == found("hello"))
+    printed(elsewhere, "verify")
 
 
 def test_servers_that_are_stopped_while_they_connect_end_well(url, serve, tmp_path):

@@ -5,13 +5,15 @@ import shutil
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
+from administration import ADMINISTRATION, metrics
 from certificates import make_pair
 from contract import NOT_FOUND, STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
-from server_process import beside, until
+from server_process import beside, run, until
 from test_tls import certificate_client, is_answered, serial, tls_settings
 
 
@@ -155,6 +157,17 @@ def test_a_bad_configuration_changes_nothing_and_says_why(serve, what):
     log = reload(server, **{key: None for key in change})
     assert "paths from " in log
     until(lambda: status(server, get("a", path="/other")) == 200)
+
+
+def test_the_command_lets_the_server_tell_what_is_wrong_and_a_ready_server_is_ready(serve):
+    server = serve(ADMINISTRATION)
+    file = str(server.folder / "token-cache.yaml")
+    settings = json.loads(Path(file).read_text())
+    Path(file).write_text(json.dumps({**settings, "frobnicate": 1}))
+    done = run("reload", "--config", file)
+    assert done.returncode == 1 and "there is no setting frobnicate" in done.stdout, done
+    assert metrics(server)["token_cache_last_reload_successful"] == 0
+    assert run("health", "--config", file).stdout == "ready\n"
 
 
 def test_a_bad_certificate_leaves_the_other_settings_alone(serve, tmp_path):

@@ -30,7 +30,14 @@ DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_new_key') THEN
         RAISE 'the tables are not up to date: run token-cache migrate first';
     END IF;
+    IF EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = 'token'::regclass) THEN
+        RAISE 'a publication names the table token, and would lose it: take it out (ALTER PUBLICATION ... DROP TABLE), and add it again afterwards';
+    END IF;
 END $$;
+
+-- The parts and their indexes lie where the table does.
+SELECT format('SET default_tablespace = %I', spcname)
+FROM pg_class JOIN pg_tablespace ON pg_tablespace.oid = reltablespace WHERE pg_class.oid = 'token'::regclass \gexec
 
 -- Servers' statements would wait behind a longer one.
 SET lock_timeout = '2s';

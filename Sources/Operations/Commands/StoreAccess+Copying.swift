@@ -16,9 +16,12 @@ package enum CopyPlace: Equatable, Sendable {
     case database(String)
 
     /// - Parameter text: A file, a folder, or a URL that begins with `postgresql://` or `postgres://`.
-    package init(_ text: String) {
+    package init(_ text: String) throws(CommandFailure) {
         if ["postgresql://", "postgres://"].contains(where: { text.hasPrefix($0) }) {
             self = .database(text)
+            // A connection string or another URL, of which a folder would be made, with the password in its name.
+        } else if text.contains(/^\w+ *=|^(?i:jdbc|postgres|postgresql):|:\/\//), !FileStatus.exists(text) {
+            throw CommandFailure("a database is named by a URL such as \(StoreURL.example)")
         } else {
             self =
                 FileStatus(text)?.isFile == true

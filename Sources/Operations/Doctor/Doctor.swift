@@ -123,10 +123,11 @@ package struct Doctor: Sendable {
         let (faults, remarks, warnings) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
         if findings.isEmpty {
-            findings = [
-                .ok("Start", "a start finds the files and addresses of the settings, unless an address is in use")
-            ]
+            // A socket unit may have the address, and pass it to the service.
+            let isServing = DataDirectory.holder(of: settings.dataDirectoryPath) != nil
+            findings = isServing ? [] : ClientListeners.occupied(settings).map { .warning("Start", "\($0)") }
         }
+        if findings.isEmpty { findings = [.ok("Start", "a start finds the files and addresses of the settings")] }
         findings += remarks.map { .ok("Start", $0) } + warnings.map { .warning("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
     }

@@ -36,6 +36,11 @@ struct HostInspection: Sendable {
     fileprivate var primary: HostFacts? {
         if case .success(let facts) = facts, facts.isWritable { facts } else { nil }
     }
+
+    /// Whether it has no connection left for the doctor.
+    fileprivate var isFull: Bool {
+        if case .failure(let error) = facts { error.state == .tooManyConnections } else { false }
+    }
 }
 
 extension HostInspection {
@@ -72,7 +77,8 @@ extension StoreInspection {
             case .failure(let error): Self.judge(host.name, error, isOnly: primaries.isEmpty)
             }
         }
-        if primaries.isEmpty {
+        // One that is too busy for the doctor may serve the servers that are connected.
+        if primaries.isEmpty, !hosts.contains(where: \.isFull) {
             findings.append(
                 .problem(
                     topic, "no host of store.url takes writes, so tokens can be neither stored nor read",

@@ -79,8 +79,8 @@ struct BlockingConnection: Sendable {
         return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
     }
 
-    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are: the isolation,
-    /// the warning that a commit has not waited for the standby, after how long the server gives up a client that has vanished (with
+    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are: the isolation, errors
+    /// where row-level security would leave rows out, that a connection may be idle, the warning that a commit has not waited for the standby, after how long the server gives up a client that has vanished (with
     /// a lock, perhaps), and unless the role has one, a limit for waiting for a lock.
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
@@ -91,7 +91,8 @@ struct BlockingConnection: Sendable {
         try run(
             """
             SELECT set_config('default_transaction_isolation', 'read committed', false),
-            set_config('client_min_messages', 'warning', false),
+            set_config('client_min_messages', 'warning', false), set_config('row_security', 'off', false),
+            set_config('idle_session_timeout', '0', false),
             set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
             set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false),
             CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END

@@ -186,11 +186,19 @@ extension SQLState {
         case .wrongAuthorization: "check the role in store.url, and the server's pg_hba.conf"
         case .missingDatabase: "check the name of the database in store.url, or make it"
         case .tooManyConnections:
-            "raise max_connections there, or lower store.connections, of which two loops of each server take as many"
+            """
+            raise max_connections there or the role's CONNECTION LIMIT, or lower store.connections, of which two loops of each server \
+            take as many
+            """
         case .diskFull: "free room on the disk of that server, or enlarge it"
         case .missingTable, .missingColumn: "run token-cache migrate"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
-        case .noPrivilege: "grant this server's role SELECT, INSERT, UPDATE and DELETE on all tables of token-cache"
+        case .noPrivilege:
+            """
+            grant this server's role SELECT, INSERT, UPDATE and DELETE on all tables of token-cache, and let no row-level security \
+            hide rows from it
+            """
+        case .lockNotAvailable: "another session locks the table, as VACUUM FULL does: see pg_locks there"
         case .damagedData: "check that server's disk, and fail over to a standby that is sound, or restore a backup"
         case .damagedIndex: "check that server's disk, and run REINDEX there"
         case .missingStatement, .duplicateStatement:

@@ -172,13 +172,22 @@ extension Schema {
                 """)
     }
 
-    /// Throws unless the connection's role may read and change the rows of all tables.
+    /// Throws unless the connection's role may read and change all rows of all tables.
     private static func checkPrivileges(_ connection: BlockingConnection) throws(PostgresError) {
         let tables = ["token", "session", "sealing_key", "store"]
         let privileges = ["SELECT", "INSERT", "UPDATE", "DELETE"]
         let wanted = tables.flatMap { table in privileges.map { (table, $0) } }
-        let questions = wanted.map { "has_table_privilege('\($0)', '\($1)')" }.joined(separator: ", ")
-        let result = try connection.run("SELECT \(questions)")
+        let questions =
+            wanted.map { "has_table_privilege('\($0)', '\($1)')" } + tables.map { "row_security_active('\($0)')" }
+        let result = try connection.run("SELECT \(questions.joined(separator: ", "))")
+        let hiding = tables.indices.filter { result.integer(0, wanted.count + $0) != 0 }.map { tables[$0] }
+        guard hiding.isEmpty else {
+            throw .unexpected(
+                "row-level security may hide rows of \(hiding.joined(separator: ", ")) from this role",
+                advice: """
+                    disable it (ALTER TABLE ... DISABLE ROW LEVEL SECURITY), or exempt the role (ALTER ROLE ... BYPASSRLS)
+                    """)
+        }
         let missing = wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
         guard !missing.isEmpty else { return }
         let role = try connection.role()

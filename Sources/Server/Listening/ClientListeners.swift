@@ -85,12 +85,25 @@ extension ClientListeners {
         }
     }
 
-    private static func examine(_ address: ListenAddress) throws(StartError) {
+    /// Why TCP addresses cannot be listened on now, with their ports; without effect beside a server that uses them.
+    package static func occupied(_ settings: Settings) -> [StartError] {
+        (settings.listen + settings.admin.listen).compactMap { (address) -> StartError? in
+            guard case .tcp = address.place else { return nil }
+            do throws(StartError) {
+                try examine(address, withPort: true)
+                return nil
+            } catch {
+                return error
+            }
+        }
+    }
+
+    /// - Parameter withPort: Whether its port must be free, which another program or the running server may be using.
+    private static func examine(_ address: ListenAddress, withPort: Bool = false) throws(StartError) {
         switch address.place {
         case .systemd: return
-        case .tcp(let host, _):
-            // Without its port, which another program or the running server may be using.
-            for resolved in try ClientListener.resolve(host, 0, address) {
+        case .tcp(let host, let port):
+            for resolved in try ClientListener.resolve(host, withPort ? port : 0, address) {
                 do {
                     try Listener.tryBinding(resolved)
                 } catch {

@@ -43,7 +43,7 @@ struct FormerSetting: Sendable {
         },
         FormerSetting(
             "loops",
-            "one thread serves for each core that the server may use; CPUAffinity= of systemd or taskset leave cores to others"
+            "one thread serves for each core that the server may use (CPUAffinity= of systemd or taskset leave cores to others)"
         ),
         FormerSetting(
             "access.session.per_user", "a user may have \(Settings.Session.perUser) sessions",

@@ -78,6 +78,19 @@ package struct SettingsLoader: Sendable {
         return loaded
     }
 
+    /// The defaults and the data folder, whatever else is wrong with the settings; nil if the file cannot be read, or that value.
+    package var place: Settings? {
+        var settings = Settings()
+        do {
+            let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
+            guard let found = find(Setting.dataDirectory.key, isList: false, file) else { return settings }
+            let isRead = found.values.count == 1 && Self.unexpanded(found.values[0]) == nil
+            return isRead && Setting.dataDirectory.apply(found.values, &settings) ? settings : nil
+        } catch {
+            return nil
+        }
+    }
+
     /// Why a setting's values are refused; nil if they are not.
     private static func fault(of found: Found, _ setting: Setting, isAllowed: Bool) -> SettingsError? {
         // If a setting has error messages of its own, they are more helpful than this general one.

@@ -85,7 +85,7 @@ package struct StoreURL: Sendable {
     }
 
     /// For messages.
-    static let example = "postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"
+    package static let example = "postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"
 }
 
 // MARK: - libpq

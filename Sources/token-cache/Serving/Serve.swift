@@ -122,7 +122,7 @@ struct Health: ConfiguredCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let readiness = ServerControl.readiness(try configuration.load())
+        let readiness = ServerControl.readiness(try configuration.loadPlace())
         try output.print(
             readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
         )
@@ -154,7 +154,7 @@ struct Reload: ConfiguredCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let outcome = try ServerControl.reload(try configuration.load())
+        let outcome = try ServerControl.reload(try configuration.loadPlace())
         try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
         if !outcome.isReloaded { throw ExitCode.failure }
     }

@@ -43,7 +43,7 @@ struct Copy: StoreCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let (from, to) = (CopyPlace(from), CopyPlace(to))
+        let (from, to) = (try CopyPlace(from), try CopyPlace(to))
         let began = MonotonicTime.now
         let summary = try await copied(
             from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))

@@ -109,7 +109,7 @@ enum Signal: String, CustomStringConvertible {
     /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system, and keeps a
     /// signal to reload until then.
     ///
-    /// Without it, that would end the process, and the kernel would ignore the signals for the first process of a container.
+    /// Without it, such a signal would end the process, and the kernel would ignore the signals for the first process of a container.
     static func catchBeforeServing() {
         // Initializes the variable, which a signal handler must not do.
         early.store(0, ordering: .relaxed)

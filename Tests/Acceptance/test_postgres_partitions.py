@@ -37,9 +37,10 @@ def test_a_table_is_divided_beside_servers_that_write(postgres, postgres_binary,
         command(store, first, "keyring", "add")
         postgres.server.create_role(reader := f"{postgres.name}_reader", "unused")
         postgres.sql(f'GRANT SELECT, INSERT ON token TO "{reader}"')
-        postgres.sql("CREATE PUBLICATION all_of_it FOR TABLE token")
-        assert "a publication names the table token" in divide(postgres).stderr
-        postgres.sql("DROP PUBLICATION all_of_it")
+        for tables in ("TABLE token", "ALL TABLES"):
+            postgres.sql(f"CREATE PUBLICATION published FOR {tables}")
+            assert "a publication has the table token" in divide(postgres).stderr
+            postgres.sql("DROP PUBLICATION published")
         with Load(servers, clients=16) as load:
             load.go_on()
             # It is stopped in the middle: each time, servers go on, and what was copied is kept.

@@ -322,7 +322,7 @@ def test_refusals_say_what_to_do(serve, tmp_path):
     assert "the source: there is no store at" in refusal(tmp_path / "nowhere", other)
     assert not (tmp_path / "nowhere").exists() and not other.exists()
     assert "secret" not in refusal("postgresql://u:secret@db/tokens", data)
-    for place in ("host=db dbname=tokens password=secret", "Postgresql://u:secret@db/tokens", "jdbc:postgresql:secret"):
+    for place in ("host=db dbname=tokens password=secret", "Postgresql://u:secret@db/tokens", "jdbc:postgresql:secret", "u:secret@db/tokens"):
         message = refusal(data, place)
         assert "a database is named by a URL such as" in message and "secret" not in message
     # There is a store in the target, or a part of one.

@@ -30,8 +30,13 @@ DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_new_key') THEN
         RAISE 'the tables are not up to date: run token-cache migrate first';
     END IF;
-    IF EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = 'token'::regclass) THEN
-        RAISE 'a publication names the table token, and would lose it: take it out (ALTER PUBLICATION ... DROP TABLE), and add it again afterwards';
+    -- One that names the table would lose it, and one of all tables would publish the parts.
+    IF EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = 'token'::regclass) OR EXISTS (
+        SELECT FROM pg_publication_tables AS published JOIN pg_publication USING (pubname)
+        JOIN pg_class ON relname = tablename JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schemaname
+        WHERE pg_class.oid = 'token'::regclass AND NOT pubviaroot
+    ) THEN
+        RAISE 'a publication has the table token: take it out (ALTER PUBLICATION ... DROP TABLE) and add it again afterwards, or if it is one of all tables, SET (publish_via_partition_root = true)';
     END IF;
 END $$;
 

@@ -20,8 +20,10 @@ package enum CopyPlace: Equatable, Sendable {
         if ["postgresql://", "postgres://"].contains(where: { text.hasPrefix($0) }) {
             self = .database(text)
             // A connection string or another URL, of which a folder would be made, with the password in its name.
-        } else if text.contains(/^\w+ *=|^(?i:jdbc|postgres|postgresql):|:\/\//), !FileStatus.exists(text) {
-            throw CommandFailure("a database is named by a URL such as \(StoreURL.example)")
+        } else if text.contains(/^\w+ *=|^(?i:jdbc|postgres|postgresql):|:\/\/|:[^\/]*@/), !FileStatus.exists(text) {
+            throw CommandFailure(
+                "a database is named by a URL such as \(StoreURL.example); a folder of such a name is written as ./NAME"
+            )
         } else {
             self =
                 FileStatus(text)?.isFile == true

@@ -123,9 +123,12 @@ package struct Doctor: Sendable {
         let (faults, remarks, warnings) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
         if findings.isEmpty {
-            // A socket unit may have the address, and pass it to the service.
             let isServing = DataDirectory.holder(of: settings.dataDirectoryPath) != nil
-            findings = isServing ? [] : ClientListeners.occupied(settings).map { .warning("Start", "\($0)") }
+            findings = (isServing ? [] : ClientListeners.occupied(settings)).map { fault in
+                let text = "\(fault)".prefix { $0 != ";" }
+                let advice = "free the address, or choose another, unless token-cache.socket has it for the service"
+                return .warning("Start", "\(text)", advice)
+            }
         }
         if findings.isEmpty { findings = [.ok("Start", "a start finds the files and addresses of the settings")] }
         findings += remarks.map { .ok("Start", $0) } + warnings.map { .warning("Start", $0) }

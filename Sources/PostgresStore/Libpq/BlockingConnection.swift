@@ -79,9 +79,11 @@ struct BlockingConnection: Sendable {
         return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
     }
 
-    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are: the isolation, errors
-    /// where row-level security would leave rows out, that a connection may be idle, the warning that a commit has not waited for the standby, after how long the server gives up a client that has vanished (with
-    /// a lock, perhaps), and unless the role has one, a limit for waiting for a lock.
+    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are.
+    ///
+    /// That is the isolation, the warning that a commit has not waited for the standby, after how long the server gives up a client
+    /// that has vanished (with a lock, perhaps), errors where row-level security would leave rows out, that a connection may be idle,
+    /// and unless the role has one, a limit for waiting for a lock.
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
     /// another program keeps a lock would leave one behind, until the server accepts no further connection.

@@ -85,17 +85,18 @@ extension ClientListeners {
         }
     }
 
-    /// Why TCP addresses cannot be listened on now, with their ports; without effect beside a server that uses them.
+    /// Why TCP addresses, with their ports, cannot be listened on now; to be asked only while no server uses them.
     package static func occupied(_ settings: Settings) -> [StartError] {
-        (settings.listen + settings.admin.listen).compactMap { (address) -> StartError? in
+        func fault(_ address: ListenAddress) -> StartError? {
             guard case .tcp = address.place else { return nil }
-            do throws(StartError) {
+            do {
                 try examine(address, withPort: true)
                 return nil
             } catch {
                 return error
             }
         }
+        return settings.listen.compactMap(fault) + settings.admin.listen.compactMap { fault($0)?.ofAdministration }
     }
 
     /// - Parameter withPort: Whether its port must be free, which another program or the running server may be using.

@@ -3,6 +3,8 @@
 /// Settings files that still have it start a server, which warns of it, as long as that weakens nothing and clients notice nothing.
 struct FormerSetting: Sendable {
     let key: String
+    /// Whether commas separate several values in a variable.
+    let isList: Bool
     /// What is done instead, to be read after "is no setting any more: ".
     let instead: String
     /// What to do about a value that is refused, to be read after `instead`.
@@ -11,10 +13,10 @@ struct FormerSetting: Sendable {
     let takeOver: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
 
     private init(
-        _ key: String, _ instead: String, refusal: String = "; remove it",
+        _ key: String, _ instead: String, isList: Bool = true, refusal: String = "; remove it",
         takeOver: @escaping @Sendable (_ values: [String], _ settings: inout Settings) -> Bool = { _, _ in true }
     ) {
-        (self.key, self.instead, self.refusal, self.takeOver) = (key, instead, refusal, takeOver)
+        (self.key, self.instead, self.isList, self.refusal, self.takeOver) = (key, instead, isList, refusal, takeOver)
     }
 
     static let all = [
@@ -58,18 +60,17 @@ struct FormerSetting: Sendable {
             "a key of access.bearer.keys_file is used with its alg, or without one with all algorithms of its kind"
         ),
         FormerSetting(
-            "access_log_file", "the path is behind the format, as in access_log: json /var/log/access.log"
+            "access_log_file", "the path is behind the format, as in access_log: json /var/log/access.log",
+            isList: false
         ) { values, settings in
-            if settings.accessLog.isOn && settings.accessLog.file.isEmpty {
-                // In the environment, a comma separated several values.
-                settings.accessLog.file = values.joined(separator: ",")
-            }
+            guard values.count == 1 else { return false }
+            if settings.accessLog.isOn && settings.accessLog.file.isEmpty { settings.accessLog.file = values[0] }
             return true
         },
         FormerSetting("limits.request_line", "the request line may take all of limits.head"),
         FormerSetting("timeouts.head", "it is a third of timeouts.body") { values, settings in
             var changed = settings
-            // Both ended at an hour.
+            // The longest time of both was an hour.
             guard let time = values.first.flatMap(Quantities.duration), time <= .seconds(3_600),
                 apply(Quantities.text(min(time * 3, .seconds(3_600))), as: "timeouts.body", &changed)
             else { return false }

@@ -49,7 +49,7 @@ package struct SettingsLoader: Sendable {
         for setting in Setting.all {
             guard let found = find(setting.key, isList: setting.isList, option: setting.option, file) else { continue }
             // The path of the access log stands behind the format.
-            let path = setting.key == "access_log" ? found.values.first?.drop { $0 != " " }.dropFirst() : nil
+            let path = setting.key == "access_log" ? found.values.first?.drop { $0 != " " }.drop { $0 == " " } : nil
             if let reason = (found.values + [String(path ?? "")]).lazy.compactMap(Self.unexpanded).first {
                 faults.append(found.error(reason))
                 continue
@@ -63,7 +63,7 @@ package struct SettingsLoader: Sendable {
             loaded.origins[setting.key] = found.place
         }
         for former in FormerSetting.all {
-            guard let found = find(former.key, isList: true, file) else { continue }
+            guard let found = find(former.key, isList: former.isList, file) else { continue }
             let reason = "is no setting any more: \(former.instead)"
             if let reason = found.values.lazy.compactMap({ Self.unexpanded($0) ?? Self.unprintable($0) }).first {
                 faults.append(found.error(reason))
@@ -78,14 +78,16 @@ package struct SettingsLoader: Sendable {
         return loaded
     }
 
-    /// The defaults and the data folder, whatever else is wrong with the settings; nil if the file cannot be read, or that value.
+    /// The defaults and the data folder, whatever else is wrong with the settings; nil if that is not set, or cannot be read.
     package var place: Settings? {
         var settings = Settings()
         do {
             let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
-            guard let found = find(Setting.dataDirectory.key, isList: false, file) else { return settings }
-            let isRead = found.values.count == 1 && Self.unexpanded(found.values[0]) == nil
-            return isRead && Setting.dataDirectory.apply(found.values, &settings) ? settings : nil
+            // Without one, its name may be misspelt, and another server may use the default folder.
+            guard let found = find(Setting.dataDirectory.key, isList: false, file), found.values.count == 1,
+                Self.unexpanded(found.values[0]) == nil, Setting.dataDirectory.apply(found.values, &settings)
+            else { return nil }
+            return settings
         } catch {
             return nil
         }

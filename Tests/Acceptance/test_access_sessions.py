@@ -9,7 +9,7 @@ from access import API, DENIED, INVALID_TOKEN, api_request, bearer, fetch, make_
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, get, post
 from server_process import run, until
-from store_files import command, printed
+from store_files import printed
 
 
 @pytest.fixture(name="start")
@@ -267,15 +267,3 @@ def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp
     assert server.get("anna") == NOT_FOUND
     assert server.get("berta") == found("canary of berta")
     assert "no session" in printed(server.data, "access", "sessions", "list", "berta")
-
-
-def test_an_erasure_is_recorded_in_an_empty_file_and_in_no_foreign_one(serve):
-    server = serve()
-    erasures = server.data / "erasures"
-    for content, is_recorded in (("", True), ("something else\n", False)):
-        assert server.post("anna", "hello") == STORED
-        erasures.write_text(content)
-        done = command(server.data, "erase", "anna")
-        assert (done.returncode == 0) == is_recorded, done.stderr
-        assert is_recorded or "put a copy of the file in its place" in done.stderr
-        assert len(erasures.read_text().splitlines()) == (4 if is_recorded else 1)

@@ -345,3 +345,15 @@ def test_commands_say_how_to_rescue_the_tokens_and_that_works(small_disk, tmp_pa
         if (data / name).exists():
             shutil.copy(data / name, rescued)
     assert printed(rescued, "get", "me") == "hello\n"
+
+
+def test_an_erasure_is_recorded_in_an_empty_file_and_in_no_foreign_one(serve):
+    server = serve()
+    erasures = server.data / "erasures"
+    for content, is_recorded in (("", True), ("something else\n", False)):
+        assert server.post("anna", "hello") == STORED
+        erasures.write_text(content)
+        done = command(server.data, "erase", "anna")
+        assert (done.returncode == 0) == is_recorded, done.stderr
+        assert is_recorded or "put a copy of the file in its place" in done.stderr
+        assert len(erasures.read_text().splitlines()) == (4 if is_recorded else 1)

@@ -11,7 +11,7 @@ MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.s
 # How many unsafe expressions each module may have. Lower a number when there are fewer.
 UNSAFE = {
     "Audit": 5, "Cryptography": 40, "EventLoop": 196, "HTTP": 28, "JSON": 0, "JWT": 21, "Metrics": 0, "Operations": 8,
-    "PostgresStore": 95, "SQLiteStore": 234, "Server": 13, "Settings": 47, "System": 104, "TokenCacheClient": 12, "TokenRefresh": 29,
+    "PostgresStore": 95, "SQLiteStore": 234, "Server": 13, "Settings": 47, "System": 104, "TokenCacheClient": 12, "TokenRefresh": 30,
     "TokenPHPFiles": 18, "TokenService": 9, "TokenStore": 54, "token-cache": 2,
 }
 # The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.

@@ -2,7 +2,6 @@
 import configparser
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -170,22 +169,27 @@ def test_a_call_that_the_filter_lacks_ends_the_server(service, tmp_path):
         assert server.process.wait(30) == -31, "SIGSYS: the filter is in force"
 
 
-def test_logrotate_takes_its_file(tmp_path):
+def test_logrotate_has_the_server_open_its_log_anew(serve, tmp_path):
+    """As without systemd, where the command asks the server."""
     if not shutil.which("logrotate", path="/usr/sbin:/usr/bin"):
         pytest.skip("there is no logrotate")
     rules = (DEPLOY / "logrotate" / "token-cache").read_text()
     assert "/var/log/token-cache/*.log" in rules and "--signal=HUP" in rules and "token-cache.service" in rules
     logs = tmp_path / "logs"
     logs.mkdir()
-    (logs / "access.log").write_text("a line\n")
-    signalled = tmp_path / "signalled"
-    rules = rules.replace("/var/log/token-cache", str(logs)).replace("su root root", "")
-    rules = re.sub(r"if \[ -d .*", f"touch {signalled}", rules)
+    server = serve({"access_log": f"json {logs}/access.log"})
+    for written, here in (("/var/log/token-cache", str(logs)), ("su root root", ""), ("[ -d /run/systemd/system ]", "false"),
+                          ("token-cache reload --config /etc/token-cache", f"{binary()} reload --config {server.folder}")):
+        assert written in rules
+        rules = rules.replace(written, here)
     file = tmp_path / "rules"
     file.write_text(rules)
     file.chmod(0o644)
-    done = subprocess.run(
-        ["/usr/sbin/logrotate", "--force", "--state", str(tmp_path / "state"), str(file)],
-        capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    assert {path.name for path in logs.iterdir()} == {"access.log.1"} and signalled.exists()
+    for names in ({"access.log", "access.log.1"}, {"access.log", "access.log.1", "access.log.2.gz"}):
+        server.get("a")
+        until(lambda: (logs / "access.log").exists() and (logs / "access.log").read_text())
+        done = subprocess.run(
+            ["/usr/sbin/logrotate", "--force", "--state", str(tmp_path / "state"), str(file)],
+            capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        assert {path.name for path in logs.iterdir()} == names

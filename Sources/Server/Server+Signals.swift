@@ -103,13 +103,13 @@ enum Signal: String, CustomStringConvertible {
         queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
     }
 
-    /// The number of a signal to reload that has arrived before `handle` was called; 0 if none has.
+    /// The number of the signal that has asked for a reload before `handle` was called; 0 if none has.
     private static let early = Atomic<Int32>(0)
 
-    /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system, and keeps a
-    /// signal to reload until then.
+    /// Until `handle` is called, lets SIGTERM and SIGINT end the process at once, as a start may wait for a file system, and remembers
+    /// SIGHUP or SIGUSR1.
     ///
-    /// Without it, such a signal would end the process, and the kernel would ignore the signals for the first process of a container.
+    /// By default, the latter two would end the process, and the kernel would ignore all four for the first process of a container.
     static func catchBeforeServing() {
         // Initializes the variable, which a signal handler must not do.
         early.store(0, ordering: .relaxed)
@@ -122,7 +122,7 @@ enum Signal: String, CustomStringConvertible {
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
     /// - Parameter handle: Called on the queue for each signal that arrives after this function has returned, perhaps before, and
-    ///   for a reload that was kept. Several of one kind that arrive at the same time can appear as one.
+    ///   for one that asked for a reload and was remembered. Several of one kind that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
         let number = early.load(ordering: .relaxed)

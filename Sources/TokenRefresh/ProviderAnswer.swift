@@ -90,14 +90,15 @@ extension ProviderOutcome {
         case .notSent(let fault): self = .failed(fault, retryAfter: nil)
         case .lost(let fault): self = .unknown(fault, retryAfter: nil)
         case .answered(let status, let body, let isComplete, let retryAfter):
-            // A byte order mark may be ignored (RFC 8259, section 8.1). An object shows its own end, also if the transfer had none.
+            // A byte order mark may be ignored (RFC 8259, section 8.1). An object that is whole counts even if the transfer was cut off
+            // after it.
             let body = body.starts(with: [0xef, 0xbb, 0xbf]) ? Array(body[3...]) : body
             let members = JSONMembers(body)
             let isSuccess = (200..<300).contains(status)
             if isSuccess, let tokens = members.flatMap(ProviderTokens.init) {
                 self = .tokens(tokens)
             } else if isSuccess, members?.value("error") == nil {
-                // A page, such as that with which a network asks for a login, does not come from the token endpoint. All else may.
+                // A page, such as that with which a network asks for a login, does not come from the token endpoint. Anything else may.
                 let first = body.first { !" \t\r\n".utf8.contains($0) }
                 let isObject = first == UInt8(ascii: "{") || first == nil && !isComplete
                 self =

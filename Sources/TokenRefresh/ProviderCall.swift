@@ -76,7 +76,8 @@ enum ProviderCall {
         if !request.body.isEmpty { numbers.append((CURLOPT_POST, 1)) }
         guard numbers.allSatisfy({ unsafe ccurl_set_number(handle, $0.0, $0.1) == CURLE_OK || $0.0 == quickExit }),
             unsafe ccurl_set_text(handle, CURLOPT_URL, request.url) == CURLE_OK,
-            // Without a field Accept-Encoding, a provider may choose any coding (RFC 9110, section 12.5.3).
+            // Without the field Accept-Encoding, the provider may choose any encoding (RFC 9110, section 12.5.3). The empty text stands
+            // for all that libcurl can decode.
             unsafe ccurl_set_text(handle, CURLOPT_ACCEPT_ENCODING, "") == CURLE_OK,
             unsafe ccurl_set_headers(handle, fields) == CURLE_OK
         else { return false }

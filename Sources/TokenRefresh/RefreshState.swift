@@ -37,7 +37,7 @@ struct RefreshState {
         case exchange
         /// Look at it again and again while another process exchanges it, and call `end` afterwards.
         case watch
-        /// An exchange or a watch is under way, or begins when another exchange is over.
+        /// Wait: an exchange or a watch of this token is under way, or its exchange is in the queue.
         case join
         /// Nothing now.
         case advise(RefreshAdvice)
@@ -45,7 +45,7 @@ struct RefreshState {
 
     /// The most exchanges at a time; each occupies a thread for as long as the provider takes.
     static let exchangeLimit = 32
-    /// The most tokens that wait for one of these exchanges to end.
+    /// The most tokens in the queue.
     private static let queueLimit = 1_000
     /// The most ids in each of the tables below.
     ///
@@ -58,14 +58,15 @@ struct RefreshState {
     private var flights: [[UInt8]: [Int: Wake]] = [:]
     private var lastNumber = 0
     private(set) var exchanging = 0
-    /// Tokens of waiting requests that are exchanged when others are over.
+    /// Expired tokens with waiting requests that are exchanged as soon as fewer exchanges are under way, the first one first.
     private var queue: [StoredToken] = []
     /// When this process first saw the marks of others.
     private var marks: [[UInt8]: (version: TokenVersion, since: MonotonicTime)] = [:]
     /// Logins whose tokens are not exchanged before some moment, by their digests, and how often in a row that was so.
     private var holds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
-    /// Ids whose tokens are not exchanged before some moment because the provider refused them or failed for them, and how often it did,
-    /// not counting failures that followed another's.
+    /// Until when an id's tokens are not exchanged, as the provider has refused one of them or failed for it, and how often it has.
+    ///
+    /// While the provider fails for everybody, only the id for which that began is counted.
     private var idHolds: [[UInt8]: (until: MonotonicTime, count: Int)] = [:]
     /// The digest of the login whose token was last rejected, if the provider has accepted none since.
     private var rejected: [UInt8]?
@@ -137,7 +138,8 @@ struct RefreshState {
 
     /// Notes the end of an exchange; requests may still wait for another process.
     ///
-    /// - Returns: The token whose exchange begins in its place, and ids for which `end` is to be called without an exchange.
+    /// - Returns: The token of the queue that is to be exchanged next, and the ids of those that leave the queue without an exchange,
+    ///   for which `end` is to be called.
     mutating func noteEndOfExchange() -> (next: StoredToken?, givenUp: [[UInt8]]) {
         exchanging -= 1
         var givenUp: [[UInt8]] = []
@@ -173,7 +175,7 @@ struct RefreshState {
             (holds[login], rejected) = (nil, nil)
         case .refused:
             (holds[login], rejected) = (nil, nil)
-            // Whoever stores made-up tokens under an id gets few of them to the provider, which may count them against all users.
+            // A user could store one made-up token after the other. If all were sent, the provider might lock out this server.
             hold(stored.id, for: 5, at: now)
         case .rejected(let isExplained):
             // Two logins in a row without a reason: some providers reject everything like this while the secret is wrong. A login that
@@ -218,8 +220,10 @@ struct RefreshState {
         if fault != .unreachable { hold(id, for: seconds, at: now) }
     }
 
-    /// Keeps an id from being the next to be tried after a pause, as the provider may fail for this user's tokens only: for twice as
-    /// long as the pause, and twice as long again each time that it refuses one or that failures begin with this id, up to five minutes.
+    /// Leaves an id's tokens alone, as the provider may fail for this user's tokens only, and others are to be tried first.
+    ///
+    /// That is twice the given time at first. It doubles each time that the provider refuses one of the tokens, or begins to fail with
+    /// this id, up to five minutes.
     private mutating func hold(_ id: [UInt8], for seconds: Int, at now: MonotonicTime) {
         let known = idHolds[id].flatMap { now < $0.until + Duration.seconds(3_600) ? $0.count : nil } ?? 0
         let count = failures <= 1 ? known + 1 : max(known, 1)

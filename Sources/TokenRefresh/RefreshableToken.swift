@@ -157,14 +157,14 @@ struct RefreshableToken: Sendable {
         } else {
             set(Key.oauthToken, answer.value("access_token"))
             if answer.hasRefreshToken { set(Key.oauthRefreshToken, answer.value("refresh_token")) }
-            // As the answer has it, which may be a string.
+            // Copied from the answer if possible, which may have the number in a string.
             let stated = answer.expiresIn == lifetime ? answer.value("expires_in") : nil
             changes.append(("expires_in", lifetime.map { stated ?? Array("\($0)".utf8) }))
             if members.value(EndMember.name) != nil {
                 let form = EndMember(members)
                 changes.append((EndMember.name, expiresAt.map { form?.text($0) ?? Array("\($0)".utf8) }))
             }
-            // Such as `scope` and `created_at`; what was changed above stays.
+            // The other members that both have, such as `scope` and `created_at`, are taken from the answer.
             let others = [Key.oauthToken, Key.oauthRefreshToken, "expires_in", EndMember.name]
             for name in answer.names where !others.contains(name) && members.value(name) != nil {
                 set(name, answer.value(name))
@@ -173,8 +173,9 @@ struct RefreshableToken: Sendable {
         return members.text(with: changes)
     }
 
-    /// How long a token of this login lives, in seconds, if an answer does not say so (RFC 6749, section 5.1): as long as the one before;
-    /// nil if that is unknown, or for Facebook, whose tokens then have no end.
+    /// The lifetime of this token in seconds, which its successor gets if the provider states none (RFC 6749, section 5.1).
+    ///
+    /// Nil if it is unknown, and for Facebook, whose tokens have no end if none is stated.
     private var lifetime: Int64? {
         let known =
             if isDictionary {

@@ -86,7 +86,7 @@ package final class TokenRefresher: Sendable {
         return nil
     }
 
-    /// Exchanges a token, and then the next one that waits for its turn.
+    /// Exchanges a token, and afterwards the next one in the queue.
     private func begin(_ stored: StoredToken) {
         Task {
             let (advice, other) = await exchange(stored)

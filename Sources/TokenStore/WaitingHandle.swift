@@ -132,7 +132,7 @@ package actor WaitingHandle {
     ///
     /// - Parameters:
     ///   - tokens: The tokens, and when each was written, in seconds since 1970; nil for now.
-    ///   - keepsNewer: As in `WriteCondition`; a token without a time then only takes the place of none.
+    ///   - keepsNewer: As in `WriteCondition`; a token without a time is then stored only if there is none under its id.
     /// - Returns: An outcome for each.
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool

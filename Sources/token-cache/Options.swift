@@ -38,8 +38,8 @@ struct ConfigurationOptions: ParsableArguments {
         try loadWithOrigins(loader(serving)).settings
     }
 
-    /// The settings as far as they say where the server is, for a command that needs no more: a running server does not depend on what
-    /// is wrong with its settings file now, and has to hear of it.
+    /// Like `load`, for a command that only has to find the running server: other faults of the settings do not stop it, because they do
+    /// not concern a server that runs, and a reload has to tell the server of them.
     func loadPlace() throws -> Settings { try loader().place ?? load() }
 
     /// Like `load`, and tells where each value comes from.

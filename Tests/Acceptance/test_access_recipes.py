@@ -484,7 +484,7 @@ def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
     section = (DEPLOY / "examples/README.md").read_text(encoding="utf-8").partition("## Client certificates")[2].partition("\n## ")[0]
     settings, making, using = re.findall(r"(?:^    .*\n)+", section, re.M)
     yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
-    # In one file, as the hook for certbot writes it.
+    # Certificate and key in one file, as the hook for certbot writes them.
     pair = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
     whole = tmp_path / "tokens.example.com.pem"
     whole.touch(0o600)

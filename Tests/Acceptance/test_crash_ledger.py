@@ -121,6 +121,6 @@ def test_a_store_of_version_1_0_is_refused_by_that_version_as_soon_as_it_lacks_i
         assert database.execute("PRAGMA user_version").fetchall() == [(6,)]
     server = serve(data=data)
     server.kill()
-    # As that version reads it, where nobody has seen the WAL yet.
+    # In the file itself, without what the WAL has in its place.
     with open(data / "tokens.db", "rb") as file:
         assert int.from_bytes(file.read(64)[60:], "big") > 255

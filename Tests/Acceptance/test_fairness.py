@@ -127,7 +127,7 @@ def test_memory_that_slow_clients_hold_is_there_for_handshakes_and_short_request
     server = serve({
         **ADMINISTRATION, **tls_settings(make_certificate(tmp_path)), "listen": ["127.0.0.1:0", "https://127.0.0.1:0"],
         "loops": loops, "limits": {"buffers": "16 MiB"},
-        # On a busy machine, the first clients would be closed before the last ones have come.
+        # With the default, the first clients could time out on a busy machine before the last ones have connected.
         "timeouts": {"body": "10m"}})
     large = "x" * 1_000_000
     assert server.post("large", large) == STORED

@@ -168,7 +168,7 @@ def test_the_command_lets_the_server_tell_what_is_wrong_and_a_ready_server_is_re
     assert done.returncode == 1 and "there is no setting frobnicate" in done.stdout, done
     assert metrics(server)["token_cache_last_reload_successful"] == 0
     assert run("health", "--config", file).stdout == "ready\n"
-    # Another server may use the default folder.
+    # Without the folder's setting, the server in the default folder would be asked, which may be another one.
     settings["data_dir"] = settings.pop("data_directory")
     Path(file).write_text(json.dumps(settings))
     for command in ("reload", "health"):

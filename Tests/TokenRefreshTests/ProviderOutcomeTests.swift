@@ -23,7 +23,7 @@ import Testing
         arguments: [
             (201, #"{"access_token":"a"}"#, "tokens"), (202, "{}", "unknown lost"),
             (200, #"{"access_token":"a"}"#, "tokens"), (200, #"{"access_token":"a","error":"x"}"#, "tokens"),
-            // Only a word for it makes a token dead, with whatever status of the provider's own.
+            // A token is dead only if the answer says so in a word, whatever its status.
             (400, #"{"error":"invalid_grant"}"#, "refused"), (401, #"{"error":"invalid_grant"}"#, "refused"),
             (200, #"{"error":"invalid_grant"}"#, "refused"), (500, #"{"error":"invalid_grant"}"#, "unavailable"),
             (400, "", "rejected"), (400, "<html>invalid_grant</html>", "rejected"),
@@ -43,7 +43,7 @@ import Testing
             (503, "", "unknown unavailable"), (503, #"{"message":"upstream connect error"}"#, "unknown unavailable"),
             (502, "", "unknown lost"), (504, "<html>", "unknown lost"), (520, "", "unknown lost"),
             (524, "<html>", "unknown lost"),
-            // A page instead of the endpoint, and answers that may be the endpoint's.
+            // A page that does not come from the endpoint, and answers that may.
             (200, " <html>", "unreadable"), (200, "", "unknown unreadable"), (204, "", "unknown unreadable"),
             (200, "access_token=a&token_type=bearer", "unknown unreadable"), (200, "\u{feff}{}", "unknown lost"),
             (200, "\u{feff}{\"access_token\":\"a\"}", "tokens"), (200, "{}", "unknown lost"),

@@ -143,7 +143,7 @@ private let (january, march): (Int64, Int64) = (1_767_225_600, 1_772_323_200)
                 #"{"access_token":"b","refresh_token":null,"expires_in":0}"#,
                 #"{"access_token":"b","refresh_token":"r","expires_in":60}"#
             ),
-            // Of unknown lifetime, and so never due.
+            // Nobody knows the new token's lifetime, so that it never becomes due.
             (
                 #"{"access_token":"a","refresh_token":"r","expires_at":5}"#,
                 #"{"access_token":"b"}"#, #"{"access_token":"b","refresh_token":"r"}"#
@@ -157,7 +157,7 @@ private let (january, march): (Int64, Int64) = (1_767_225_600, 1_772_323_200)
                 #"{"access_token":"b","expires_at":3000}"#,
                 #"{"access_token":"b","refresh_token":"r","expires_in":2000,"expires_at":3000}"#
             ),
-            // What both have is the answer's, and a date keeps its form.
+            // Members that both have are taken from the answer, and a date keeps its form.
             (
                 #"{"access_token":"a","refresh_token":"r","expires_in":60,"created_at":5,"mine":7}"#,
                 #"{"access_token":"b","expires_in":60,"created_at":1000,"theirs":8}"#,

@@ -30,7 +30,7 @@ DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_new_key') THEN
         RAISE 'the tables are not up to date: run token-cache migrate first';
     END IF;
-    -- One that names the table would lose it, and one of all tables would publish the parts.
+    -- A publication that names the table would lose it, and one of all tables would publish its parts instead.
     IF EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = 'token'::regclass) OR EXISTS (
         SELECT FROM pg_publication_tables AS published JOIN pg_publication USING (pubname)
         JOIN pg_class ON relname = tablename JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schemaname

@@ -125,7 +125,9 @@ struct ServerClient: Sendable {
         return Data((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8)
     }
 
-    /// Whether some program listens at the socket, perhaps for others than this user; a server that was killed leaves its socket behind.
+    /// Whether a program listens at the socket, even one to which this user may not connect.
+    ///
+    /// The socket alone proves nothing: a server that was killed leaves it behind.
     var hasListener: Bool {
         do {
             _ = try connect(sending: Data())
@@ -137,7 +139,8 @@ struct ServerClient: Sendable {
 
     /// A connection on which the head of the answer has been read.
     ///
-    /// A server that is busy with eight other commands closes it at once; it is asked again for ten seconds, as most end soon.
+    /// A server that is working for eight other commands closes further connections at once. Most commands are short, so this tries
+    /// again for up to ten seconds.
     private func answered(_ request: Data) throws(Failure) -> Connection {
         let end = MonotonicTime.now + Duration.seconds(10)
         while true {

@@ -19,7 +19,7 @@ package enum CopyPlace: Equatable, Sendable {
     package init(_ text: String) throws(CommandFailure) {
         if ["postgresql://", "postgres://"].contains(where: { text.hasPrefix($0) }) {
             self = .database(text)
-            // A connection string or another URL, of which a folder would be made, with the password in its name.
+            // A connection string, or a URL in another form: a folder of that name would be made, which contains the password.
         } else if text.contains(/^\w+ *=|^(?i:jdbc|postgres|postgresql):|:\/\/|:[^\/]*@/), !FileStatus.exists(text) {
             throw CommandFailure(
                 "a database is named by a URL such as \(StoreURL.example); a folder of such a name is written as ./NAME"

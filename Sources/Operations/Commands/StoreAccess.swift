@@ -35,11 +35,11 @@ package struct StoreAccess: Sendable {
                 return try own(provider, settings, for: action, logger)
             } catch let fault as StoreOpenError {
                 switch fault {
-                // A process that listens at no socket is most probably another command, which soon ends.
+                // A server would listen at the socket. So this is most probably another command, which ends soon.
                 case .directory(.inUse) where .now < end && !client.hasListener: usleep(50_000)
                 case .directory(.inUse(_, let processID)):
                     return StoreAccess(way: .running(client, processID: processID))
-                // Where this process may not write, a server may.
+                // This process cannot write here, but a server may have the folder mounted for writing.
                 case .directory(.unusable(_, _, EROFS)) where client.hasListener:
                     return StoreAccess(way: .running(client, processID: nil))
                 default: throw CommandFailure(fault)

@@ -39,7 +39,9 @@ package struct StoreTokens: StoreRequest {
     package struct Entry: Codable, Sendable {
         var id: String
         var tokenInfo: String
-        /// Seconds since 1970; nil for now, and with `keepsNewer` for an unknown time, earlier than that of any stored token.
+        /// Seconds since 1970; nil for now.
+        ///
+        /// With `keepsNewer`, a token without a time is stored only if there is none under its id.
         var writtenAt: Int64?
 
         package init(id: String, tokenInfo: String, writtenAt: Int64? = nil) {

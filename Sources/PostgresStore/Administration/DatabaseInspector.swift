@@ -37,7 +37,7 @@ struct HostInspection: Sendable {
         if case .success(let facts) = facts, facts.isWritable { facts } else { nil }
     }
 
-    /// Whether it has no connection left for the doctor.
+    /// Whether it has refused this connection because there were too many.
     fileprivate var isFull: Bool {
         if case .failure(let error) = facts { error.state == .tooManyConnections } else { false }
     }
@@ -77,7 +77,7 @@ extension StoreInspection {
             case .failure(let error): Self.judge(host.name, error, isOnly: primaries.isEmpty)
             }
         }
-        // One that is too busy for the doctor may serve the servers that are connected.
+        // A host that accepts no further connection may still serve those that it has.
         if primaries.isEmpty, !hosts.contains(where: \.isFull) {
             findings.append(
                 .problem(

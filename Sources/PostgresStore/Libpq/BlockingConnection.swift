@@ -79,11 +79,14 @@ struct BlockingConnection: Sendable {
         return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
     }
 
-    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are.
+    /// Sets the parameters that the store relies on, in place of the defaults of the database and the role.
     ///
-    /// That is the isolation, the warning that a commit has not waited for the standby, after how long the server gives up a client
-    /// that has vanished (with a lock, perhaps), errors where row-level security would leave rows out, that a connection may be idle,
-    /// and unless the role has one, a limit for waiting for a lock.
+    /// - the isolation
+    /// - a warning if a commit has not waited for the standby
+    /// - an error, in place of fewer rows, where row-level security applies
+    /// - no limit for idle connections
+    /// - time-outs after which PostgreSQL gives up a client that has vanished, perhaps with a lock
+    /// - a limit for waiting for a lock, unless the role has one
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
     /// another program keeps a lock would leave one behind, until the server accepts no further connection.

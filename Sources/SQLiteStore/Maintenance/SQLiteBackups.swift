@@ -99,7 +99,7 @@ actor SQLiteBackups {
     /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         let name = path.split(separator: "/").last ?? ""
-        // Some may not be there yet, and a backup in their place would be taken for them.
+        // Also if such a file does not exist yet: a backup with its name would later be read as that file.
         let ownNames = DataDirectory.fileNames + ["keys", "erasures", "audit-key"]
         let isOwnName =
             name.hasPrefix(DatabaseFileName.database) || ownNames.contains { name == $0 || name.hasPrefix($0 + ".") }

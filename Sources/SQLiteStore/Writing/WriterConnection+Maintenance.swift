@@ -13,8 +13,8 @@ extension WriterConnection {
         try connection.execute("PRAGMA secure_delete = OFF")
         defer { try? connection.execute("PRAGMA secure_delete = ON") }
         try transaction { () throws(SQLiteError) in try connection.execute(Schema.walkTable) }
-        // The first complete checkpoint gives the store a number that version 1.0 refuses. Without it, if this process were killed
-        // soon, that version would open the store and call it damaged, for want of its indexes.
+        // The first complete checkpoint writes a number that makes version 1.0 refuse the store. It has to come before the indexes are
+        // dropped: if this process is killed soon, that version would otherwise open the store, and call it damaged without them.
         if connection.progress?.complete == 0 { _ = try checkpoint(.restart, waiting: 100, insists: true) }
         for index in ["token_by_writing", "token_by_expiration", "session_by_expiration", "session_by_use"] {
             do {

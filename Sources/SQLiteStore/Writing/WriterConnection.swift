@@ -101,8 +101,8 @@ final class WriterConnection {
 
     /// Bytes that a commit leaves free if it adds rows.
     ///
-    /// Later commits that delete or replace rows need this room: for the WAL, and because the new pages of a long value are taken
-    /// before its old ones become free.
+    /// A full store must still be able to delete and replace rows. That takes room in the WAL, and the new pages of a long value are
+    /// allocated before its old ones are freed.
     private static let roomForChanges = 1 << 20
 
     /// Bytes that a commit must leave free on the disk.

@@ -85,7 +85,9 @@ extension ClientListeners {
         }
     }
 
-    /// Why TCP addresses, with their ports, cannot be listened on now; to be asked only while no server uses them.
+    /// Why some of the TCP addresses, with their ports, cannot be listened on at the moment.
+    ///
+    /// Not to be called while the server runs, as it has them in use itself.
     package static func occupied(_ settings: Settings) -> [StartError] {
         func fault(_ address: ListenAddress) -> StartError? {
             guard case .tcp = address.place else { return nil }
@@ -99,7 +101,7 @@ extension ClientListeners {
         return settings.listen.compactMap(fault) + settings.admin.listen.compactMap { fault($0)?.ofAdministration }
     }
 
-    /// - Parameter withPort: Whether its port must be free, which another program or the running server may be using.
+    /// - Parameter withPort: Whether to try the port as well, which another program or the running server may be using.
     private static func examine(_ address: ListenAddress, withPort: Bool = false) throws(StartError) {
         switch address.place {
         case .systemd: return

@@ -3,7 +3,7 @@
 /// Settings files that still have it start a server, which warns of it, as long as that weakens nothing and clients notice nothing.
 struct FormerSetting: Sendable {
     let key: String
-    /// Whether commas separate several values in a variable.
+    /// Whether an environment variable has several values, separated by commas.
     let isList: Bool
     /// What is done instead, to be read after "is no setting any more: ".
     let instead: String
@@ -70,7 +70,7 @@ struct FormerSetting: Sendable {
         FormerSetting("limits.request_line", "the request line may take all of limits.head"),
         FormerSetting("timeouts.head", "it is a third of timeouts.body") { values, settings in
             var changed = settings
-            // The longest time of both was an hour.
+            // In version 1.0, both settings allowed at most an hour.
             guard let time = values.first.flatMap(Quantities.duration), time <= .seconds(3_600),
                 apply(Quantities.text(min(time * 3, .seconds(3_600))), as: "timeouts.body", &changed)
             else { return false }

@@ -144,7 +144,7 @@ extension SettingFormat where Value: RawRepresentable<String> & CaseIterable {
 }
 
 extension SettingFormat where Value == Settings.AccessLog {
-    /// A format, and for a file its path behind a blank.
+    /// A format, which a blank and the path of a file may follow.
     static var accessLog: SettingFormat {
         let formats = SettingFormat<AccessLogFormat>.choice
         return single(

@@ -48,7 +48,7 @@ package struct SettingsLoader: Sendable {
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting.key, isList: setting.isList, option: setting.option, file) else { continue }
-            // The path of the access log stands behind the format.
+            // In this setting, the path comes after the format.
             let path = setting.key == "access_log" ? found.values.first?.drop { $0 != " " }.drop { $0 == " " } : nil
             if let reason = (found.values + [String(path ?? "")]).lazy.compactMap(Self.unexpanded).first {
                 faults.append(found.error(reason))
@@ -78,12 +78,13 @@ package struct SettingsLoader: Sendable {
         return loaded
     }
 
-    /// The defaults and the data folder, whatever else is wrong with the settings; nil if that is not set, or cannot be read.
+    /// The default settings with the data folder that is set, whatever is wrong with other settings; nil if none is set, or it cannot
+    /// be read.
     package var place: Settings? {
         var settings = Settings()
         do {
             let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
-            // Without one, its name may be misspelt, and another server may use the default folder.
+            // If none is set, the setting's name may be misspelt, and the server in the default folder another one.
             guard let found = find(Setting.dataDirectory.key, isList: false, file), found.values.count == 1,
                 Self.unexpanded(found.values[0]) == nil, Setting.dataDirectory.apply(found.values, &settings)
             else { return nil }

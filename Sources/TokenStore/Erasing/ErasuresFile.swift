@@ -81,7 +81,7 @@ package struct ErasuresFile: Hashable, Sendable {
     ///   - version: Larger than those of all of the user's rows, and smaller than all later ones.
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
-            // An empty one is made anew. A restore refuses it, as somebody may have emptied it.
+            // An empty file is replaced, so that this erasure is recorded. A restore refuses one, as it may have had others.
             guard let descriptor = try open(O_RDWR), try FileStatus.read(descriptor.number).size > 0 else {
                 let new = Erasures(key: .random())
                 let key = new.key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }

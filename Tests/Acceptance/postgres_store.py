@@ -17,7 +17,7 @@ from postgres_cluster import NamedDatabase
 from server_process import Server, finish, run, until
 
 # What a server logs if it cannot use its database.
-TROUBLE = re.compile(r"the database cannot be|PostgreSQL has no primary")
+TROUBLE = re.compile(r"the database cannot be|PostgreSQL has no usable primary")
 
 
 def has_tried_to_connect(server):

@@ -107,6 +107,22 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     assert walk["ended_at"] >= began and walk["damaged"] == 0 and 0 <= walk["progress"] <= 1
 
 
+def test_a_server_without_a_connection_to_look_at_the_keys_says_so(databases, store):
+    server = store.serve("server", {"loops": 1, "store": {"connections": 2}})
+    assert server.post("me", "hello") == STORED
+    # Requests have two connections and keep them. The oldest one, for looks, is ended and not allowed again.
+    until(lambda: remote(server)['connections{state="open"}'] == 2)
+    user = store.database.user
+    databases.primary.sql(f'ALTER ROLE "{user}" CONNECTION LIMIT 2')
+    oldest = f"SELECT min(backend_start) FROM pg_stat_activity WHERE usename = '{user}'"
+    assert databases.primary.terminate(f"usename = '{user}' AND backend_start = ({oldest})") == 1
+    said = "warning: this server cannot learn which key seals, and goes on with the present one: "
+    until(lambda: any(
+        line.startswith(said) and "SQLSTATE 53300" in line and "raise max_connections there" in line for line in log_lines(server)))
+    assert readiness(server)[0] == 200 and server.get("me") == found("hello")
+    databases.primary.sql(f'ALTER ROLE "{user}" CONNECTION LIMIT -1')
+
+
 # Failovers
 
 def check_end(taken, again, old, new):
@@ -135,7 +151,7 @@ def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store)
     assert begun.startswith("notice: connected to PostgreSQL ") and begun.endswith(" (timeline 1)")
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(failover.old)} is lost, looking for the primary: ")
     check_end(taken, again, failover.old, failover.new)
-    assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
+    assert all(line.startswith("error: PostgreSQL has no usable primary for ") for line in others)
     now = remote(server)
     assert (now["failovers_total"], now["timeline"]) == (1, 2)
     until(lambda: hosts(server)[name(failover.new)] == ("primary", 4))
@@ -164,7 +180,7 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
         old.kill()
         moment, told = until(lambda: refusals(answers))[0]
         assert moment - began >= GRACE
-        assert "PostgreSQL has no primary: " in told and f"{name(old)}: " in told
+        assert "PostgreSQL has no usable primary: " in told and f"{name(old)}: " in told
         assert all(f"{name(node)} is a standby" in told for node in databases.standbys)
         assert remote(server)["connections{state=\"open\"}"] == 0 and hosts(server)[name(old)] == ("unreachable", 0)
         until(lambda: len(log_lines(server)) >= 3)
@@ -177,9 +193,9 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     load.check()
     _, lost, gone, *others, taken, again = log_lines(server)
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(old)} is lost, looking for the primary: ")
-    assert re.match(r"error: PostgreSQL has no primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
+    assert re.match(r"error: PostgreSQL has no usable primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
     check_end(taken, again, old, databases.primary)
     # Further lines come after ten seconds, with other reasons, if the standbys do not follow the new primary yet.
-    assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
+    assert all(line.startswith("error: PostgreSQL has no usable primary for ") for line in others)
     assert json.loads(fetched(server.administration[0], "/readyz").body) == {"ready": True, "reasons": []}
     check_silence(server, databases)

@@ -133,6 +133,15 @@ import Testing
         #expect(try fault().contains("has no tables of token-cache"))
         _ = try Schema.makeTables(database.connection())
         #expect(try fault().isEmpty)
+        try database.sql(
+            "CREATE SCHEMA other", "ALTER TABLE sealing_key SET SCHEMA other", "ALTER TABLE store SET SCHEMA other")
+        #expect(try fault().contains("there are such tables in other), set the role's search_path to it"))
+        try database.sql("ALTER TABLE other.sealing_key SET SCHEMA public", "ALTER TABLE other.store SET SCHEMA public")
+        try database.sql("ALTER TABLE token SET UNLOGGED")
+        #expect(
+            try fault().hasPrefix("a crash of the database would empty token, as UNLOGGED tables are not durable: run"))
+        try database.sql("ALTER TABLE token SET LOGGED")
+        #expect(try fault().isEmpty)
         let role = "\(database.name)_poor"
         try database.sql("CREATE ROLE \(role) LOGIN", "GRANT SELECT ON store, token TO \(role)")
         #expect(

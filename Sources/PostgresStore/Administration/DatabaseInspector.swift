@@ -119,12 +119,8 @@ extension StoreInspection {
     }
 
     private static func judge(_ name: String, _ error: PostgresError, isOnly: Bool) -> Finding {
-        let text = "\(name) is of no use: \(error.text)"
-        let advice =
-            error.state?.advice
-            ?? (error.isFromServer
-                ? "read the log of PostgreSQL on that host"
-                : "check that PostgreSQL runs there, listens on this port, and can be reached from this machine")
+        let (reason, advice) = error.parts
+        let text = "\(name) is of no use: \(reason)"
         return isOnly ? .problem(topic, text, advice) : .warning(topic, text, advice)
     }
 
@@ -161,8 +157,12 @@ extension StoreInspection {
 extension PostgresError {
     /// What is wrong, and what an operator has to do.
     fileprivate var parts: (text: String, advice: String) {
-        if case .unexpected(let text, let advice?) = self { return (text, advice) }
-        return (text, state?.advice ?? "correct that, and run the doctor again")
+        switch self {
+        case .statement(let state, _): (text, state.advice ?? "read the log of PostgreSQL on that host")
+        case .unexpected(let text, let advice): (text, advice ?? "correct that, and run the doctor again")
+        case .connection, .timedOut:
+            (text, "check that PostgreSQL runs there, listens on this port, and can be reached from this machine")
+        }
     }
 }
 #endif

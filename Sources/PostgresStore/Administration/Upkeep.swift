@@ -109,8 +109,10 @@ final class Upkeep: Sendable {
         do {
             try agreement.look()
         } catch {
-            // If the database cannot be reached, clients' requests report that.
-            guard case .read(let fault) = error, !fault.mayRetry else { return }
+            // What the look itself refuses was reported.
+            if case .refused = error { return }
+            // Clients' requests report that the database cannot be reached, unless theirs are the last connections that it allows.
+            guard !error.mayRetry || state.fault == nil, !state.isClosed.load(ordering: .acquiring) else { return }
             let text = "this server cannot learn which key seals, and goes on with the present one: \(error)"
             state.sayOnce(.warning, text)
         }

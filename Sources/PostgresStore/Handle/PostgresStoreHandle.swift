@@ -327,7 +327,7 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
             ; if it answers reads, its commits wait for a standby, or rows are locked: see pg_stat_replication and pg_locks there
             """ : ""
         let reason =
-            state.missingPrimary.map { " has no primary: \($0)" }
+            state.missingPrimary.map { " has no usable primary: \($0)" }
             ?? "\(host) has not answered within \(options.timeout)\(hint)"
         let fault = StoreFault("PostgreSQL\(reason)", mayRetry: true)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)

@@ -159,8 +159,9 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let damagedData = SQLState("XX001")
     static let damagedIndex = SQLState("XX002")
 
-    /// A read was sent to a standby: the effect of a pooler that balances the load.
-    static let recoveryInProgress = SQLState("55000")
+    /// The server or the database is not in the state that a statement needs, as a standby is not for a lock: some poolers send
+    /// reads to one.
+    static let notReady = SQLState("55000")
 
     /// Whether the same statement may succeed when it is repeated on the same server.
     var isTransient: Bool { self == .serializationFailure || self == .deadlock }
@@ -173,7 +174,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     /// Whether another connection is needed: the server stops, starts or is no primary, or the connection is lost.
     var needsOtherConnection: Bool {
-        endsSession || errorClass == "08" || [.readOnly, .missingStatement, .recoveryInProgress].contains(self)
+        endsSession || errorClass == "08" || [.readOnly, .missingStatement, .notReady].contains(self)
     }
 }
 
@@ -203,7 +204,8 @@ extension SQLState {
         case .damagedIndex: "check that server's disk, and run REINDEX there"
         case .missingStatement, .duplicateStatement:
             "a pooler in between shares connections among clients: set pool_mode = session there"
-        case .recoveryInProgress: "a pooler in between sends reads to a standby: set load_balance_mode = off there"
+        case .notReady:
+            "if it is a standby, a pooler in between sends reads to it: set load_balance_mode = off there"
         default: nil
         }
     }

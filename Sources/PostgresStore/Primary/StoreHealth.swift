@@ -66,7 +66,7 @@ struct StoreHealth: Sendable {
     func fault(at now: MonotonicTime) -> StoreError? {
         if let withoutSince, !wasConnected || now - withoutSince > Self.grace {
             let reasons = reasons ?? "none of \(places) has answered yet"
-            return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
+            return .unavailable(StoreFault("PostgreSQL has no usable primary: \(reasons)", mayRetry: true))
         }
         let lasting = failures.filter { now - $1.since > Self.grace }
         return lasting[true].map { .write($0.fault) } ?? lasting[false].map { .read($0.fault) }
@@ -122,7 +122,7 @@ struct StoreHealth: Sendable {
         (lastReasons, isTold) = ((reasons, now), true)
         let time = wasConnected ? " for \(Self.text(now - since))" : ""
         let text = """
-            PostgreSQL has no primary\(time), clients are told that tokens can be neither stored nor read; this server \
+            PostgreSQL has no usable primary\(time), clients are told that tokens can be neither stored nor read; this server \
             goes on by itself as soon as there is one: \(reasons)
             """
         return [.own(.fault, text)]

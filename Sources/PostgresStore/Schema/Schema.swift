@@ -122,7 +122,7 @@ enum Schema {
 }
 
 extension Schema {
-    /// Throws unless the tables have this program's version and the connection's role may use all their rows.
+    /// Throws unless the tables have this program's version, survive a crash, and the connection's role may use all their rows.
     ///
     /// - Parameter fills: Whether the store is opened to be filled, see `versionWhileFilled`.
     static func check(_ connection: BlockingConnection, fills: Bool = false) throws(PostgresError) -> StoreRow {
@@ -135,18 +135,29 @@ extension Schema {
             try checkPrivileges(connection)
         }
         guard let row else {
-            let database = try connection.run("SELECT current_database()::text").text(0, 0)
+            let found = try connection.run(
+                """
+                SELECT current_database()::text, coalesce(string_agg(DISTINCT nspname, ', '), '')
+                FROM pg_namespace, pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'sealing_key'
+                """)
+            let schemas = found.text(0, 1)
+            let others =
+                schemas.isEmpty
+                ? ""
+                : "; if the store is in another schema (there are such tables in \(schemas)), set the role's search_path to it"
             throw .unexpected(
                 """
-                the database \(database) on \(connection.postgres.address) has no tables of token-cache, or this role may not see \
-                them (its search_path, USAGE on their schema)
+                the database \(found.text(0, 0)) on \(connection.postgres.address) has no tables of token-cache, or this role may \
+                not see them (its search_path, USAGE on their schema)
                 """,
                 advice: """
-                    make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the roles)
+                    make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the roles)\
+                    \(others)
                     """)
         }
         if let fault = fault(of: row, fills: fills) { throw fault }
         try checkPrivileges(connection)
+        try checkDurability(connection)
         return row
     }
 
@@ -172,9 +183,25 @@ extension Schema {
                 """)
     }
 
+    private static let tableNames = ["token", "session", "sealing_key", "store"]
+
+    /// Throws if PostgreSQL would empty a table, or a partition of it, after a crash.
+    private static func checkDurability(_ connection: BlockingConnection) throws(PostgresError) {
+        let unlogged = try connection.run(
+            """
+            SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relpersistence <> 'p'
+            AND oid IN (SELECT name::regclass FROM unnest(ARRAY['\(tableNames.joined(separator: "', '"))']) AS name
+                UNION SELECT relid FROM pg_partition_tree('token') UNION SELECT relid FROM pg_partition_tree('session'))
+            """)
+        guard !unlogged.isNull(0, 0) else { return }
+        throw .unexpected(
+            "a crash of the database would empty \(unlogged.text(0, 0)), as UNLOGGED tables are not durable",
+            advice: "run ALTER TABLE ... SET LOGGED for each")
+    }
+
     /// Throws unless the connection's role may read and change all rows of all tables.
     private static func checkPrivileges(_ connection: BlockingConnection) throws(PostgresError) {
-        let tables = ["token", "session", "sealing_key", "store"]
+        let tables = tableNames
         let privileges = ["SELECT", "INSERT", "UPDATE", "DELETE"]
         let wanted = tables.flatMap { table in privileges.map { (table, $0) } }
         let questions =

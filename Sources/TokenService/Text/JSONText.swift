@@ -51,23 +51,20 @@ package enum JSONText {
         let escapes = escapes
         var index = 0
         while index < text.count {
-            if index + Block.scalarCount <= text.count {
-                let block = Block(text, at: index)
-                if block.isPlain {
-                    output.append(block.bytes)
-                    index += Block.scalarCount
-                    continue
-                }
+            let byte = text[index]
+            guard byte < 0x80 else {
+                index = appendNonASCII(text, from: index, to: &output)
+                continue
             }
-            let next = min(index + Block.scalarCount, text.count)
-            while index < next {
-                let byte = text[index]
-                if byte < 0x80 {
-                    output.append(escapes[Int(byte)])
-                    index += 1
-                } else {
-                    index = appendNonASCII(text, from: index, to: &output)
-                }
+            let escape = escapes[Int(byte)]
+            if escape.length == 1, index + Block.byteCount <= text.count {
+                let block = Block(text, at: index)
+                let count = block.plainCount
+                output.append(block.bytes, count: count)
+                index += count
+            } else {
+                output.append(escape.bytes, count: escape.length)
+                index += 1
             }
         }
     }
@@ -83,24 +80,28 @@ package enum JSONText {
 
     /// Eight bytes, tested together.
     ///
-    /// Each test yields its result in the highest bit of each byte. In ASCII these bits are 0, so that sums and differences set
-    /// them without a carry into the next byte.
+    /// Each test marks bytes by their highest bit. Only a byte beyond ASCII carries into the next one, so that the first mark is
+    /// always right.
     private struct Block {
-        static let scalarCount = 8
+        static let byteCount = 8
 
         private static let highest: UInt64 = 0x8080_8080_8080_8080
 
+        /// The first one is the lowest.
         let bytes: UInt64
 
         init(_ text: Span<UInt8>, at index: Int) {
-            bytes = JSONText.word(of: text, at: index)
+            bytes = UInt64(littleEndian: JSONText.word(of: text, at: index))
         }
 
-        /// Whether no byte needs an escape.
-        var isPlain: Bool { bytes & Self.highest == 0 && (isControl | isEscaped) == 0 }
+        /// How many bytes precede the first one that must not be copied as it is.
+        var plainCount: Int {
+            let marked = (bytes | isControl | isEscaped) & Self.highest
+            return marked.trailingZeroBitCount / 8
+        }
 
         /// Marks bytes below 0x20: adding 0x60 to them does not reach 0x80.
-        private var isControl: UInt64 { ~(bytes + 0x6060_6060_6060_6060) & Self.highest }
+        private var isControl: UInt64 { ~(bytes &+ 0x6060_6060_6060_6060) }
 
         private var isEscaped: UInt64 {
             equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
@@ -108,14 +109,14 @@ package enum JSONText {
 
         /// Marks bytes that equal a character: only where all bits agree does the subtraction leave 0x80.
         private func equal(_ character: UInt8) -> UInt64 {
-            (Self.highest - (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)) & Self.highest
+            Self.highest &- (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)
         }
     }
 
     /// An escaped character: its bytes, the first one lowest, and their number.
     fileprivate struct Escape {
         let bytes: UInt64
-        let length: UInt8
+        let length: Int
     }
 
     /// The escapes, by ASCII character.
@@ -171,15 +172,14 @@ package enum JSONText {
 extension JSONText.Escape {
     fileprivate init(_ text: String) {
         bytes = text.utf8.reversed().reduce(0) { $0 << 8 | UInt64($1) }
-        length = UInt8(text.utf8.count)
+        length = text.utf8.count
     }
 }
 
 /// Takes escaped text.
 private protocol EscapeOutput {
-    /// Takes eight bytes in memory order.
-    mutating func append(_ bytes: UInt64)
-    mutating func append(_ escape: JSONText.Escape)
+    /// Takes the lowest `count` of eight bytes, the lowest one first.
+    mutating func append(_ bytes: UInt64, count: Int)
     /// Takes `\uxxxx` for a UTF-16 code unit.
     mutating func append(codeUnit: UInt32)
 }
@@ -187,8 +187,7 @@ private protocol EscapeOutput {
 private struct EscapeCounter: EscapeOutput {
     private(set) var count = 0
 
-    mutating func append(_ bytes: UInt64) { count += 8 }
-    mutating func append(_ escape: JSONText.Escape) { count += Int(escape.length) }
+    mutating func append(_ bytes: UInt64, count: Int) { self.count += count }
     mutating func append(codeUnit: UInt32) { count += 6 }
 }
 
@@ -209,15 +208,10 @@ private struct EscapeCounter: EscapeOutput {
         size = unsafe room.count
     }
 
-    mutating func append(_ bytes: UInt64) {
+    mutating func append(_ bytes: UInt64, count added: Int) {
         precondition(size - count >= 8, "there is room for the text and the slack")
-        unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)
-        count += 8
-    }
-
-    mutating func append(_ escape: JSONText.Escape) {
-        append(escape.bytes.littleEndian)
-        count -= 8 - Int(escape.length)
+        unsafe room.storeBytes(of: bytes.littleEndian, toByteOffset: count, as: UInt64.self)
+        count += added
     }
 
     mutating func append(codeUnit: UInt32) {
@@ -226,6 +220,6 @@ private struct EscapeCounter: EscapeOutput {
         // 6 more carry those from ten on into bit 4; the letters begin 0x27 behind the digits.
         let letters = (digits + 0x0606_0606) >> 4 & 0x0101_0101
         let start = UInt64(UInt8(ascii: "\\")) | UInt64(UInt8(ascii: "u")) << 8
-        append(JSONText.Escape(bytes: start | UInt64(digits + 0x3030_3030 + letters * 0x27) << 16, length: 6))
+        append(start | UInt64(digits + 0x3030_3030 + letters * 0x27) << 16, count: 6)
     }
 }

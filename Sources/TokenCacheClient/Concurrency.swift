@@ -40,6 +40,8 @@ final class Outcome<Value: Sendable>: Sendable {
         Task { await bring(operation) }
     }
 
+    var isFinished: Bool { state.withLock { $0.result != nil } }
+
     /// The number of waiting tasks.
     var waiters: Int { state.withLock { $0.waiting.count } }
 

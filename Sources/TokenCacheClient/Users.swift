@@ -97,7 +97,10 @@ public actor Users {
     private func remove(
         _ id: String, then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)?
     ) async throws -> Bool {
-        let isSent = try await session(of: id).signOut(then: endAccount)
+        let session = try await session(of: id)
+        let isSent = try await session.signOut(then: endAccount)
+        // That the user has signed out is for a session that opens again.
+        if isSent { try? await session.local?.clear() }
         try list.change { $0.removeAll { $0.user.id == id } }
         if present?.user == id { present = nil }
         return isSent
@@ -112,7 +115,7 @@ public actor Users {
 ///
 /// A damaged line is left out, and the others are still read. A later format would be in a file of another name.
 private struct UserList {
-    struct Entry: Codable {
+    struct Entry: Codable, Equatable {
         var user: Users.User
         var isCurrent: Bool
     }
@@ -126,8 +129,11 @@ private struct UserList {
     /// Changes the list, while no other process does.
     func change(_ change: (inout [Entry]) -> Void) throws(TokenCacheError) {
         try file.exclusively { () throws(TokenCacheError) in
-            var entries = try read()
+            let before = try read()
+            var entries = before
             change(&entries)
+            // On a full disk, an app must be able to start.
+            if entries == before { return }
             try file.write(Data(entries.map { JSON.text($0) + "\n" }.joined().utf8))
         }
     }

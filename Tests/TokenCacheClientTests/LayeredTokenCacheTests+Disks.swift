@@ -100,6 +100,33 @@ extension LayeredTokenCacheTests {
         #expect(disk.information == two)
     }
 
+    @Test func `a login that could not be saved ends when the user signs out elsewhere`() async throws {
+        let clock = TestClock()
+        disk.fillDisk()
+        let session = patientSession(cache: layered(), now: { clock.now })
+        try await session.open { TokenInformation(token: "one", refreshDate: clock.now) }
+        #expect(await session.cachingError != nil)
+        #expect(server.information?.token == "one")
+        let other = patientSession(cache: layered(disk: TestStorage()))
+        try await other.open()
+        #expect(try await other.signOut())
+        clock.advance(by: 61)
+        #expect(try await session.reload() == .closed)
+        await session.close()
+        #expect(server.information == nil)
+    }
+
+    @Test func `on a full disk, nothing stays of a user who has signed out`() async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        server.fail()
+        try await cache.clear()
+        disk.fillDisk()
+        server.fail(false)
+        try await cache.synchronize()
+        #expect(disk.state.withLock { $0.item } == nil && !isQueued)
+    }
+
     @Test func `on a full disk the server's answers count, and a sign-out elsewhere clears the device`() async throws {
         let cache = layered()
         let (two, three) = (token("two"), token("three"))

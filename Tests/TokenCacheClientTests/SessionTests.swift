@@ -214,6 +214,41 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(session.state == .open)
     }
 
+    @Test func `what is adopted during a refresh stands`() async throws {
+        let (cache, gate) = (MemoryCache(), Gate())
+        let session = patientSession(cache: cache)
+        try await session.open { TokenInformation(token: "one", permissions: ["a"], userID: "7") }
+        gate.shut()
+        let refreshing = Task {
+            try await session.token(forcingRefresh: true) { _ in
+                await gate.pass()
+                return TokenInformation(token: "refreshed")
+            }
+        }
+        await gate.reached()
+        let extended = TokenInformation(token: "extended", permissions: ["a", "b"], userID: "7")
+        let adopting = Task { try await session.adopt(extended) }
+        await Task.yield()
+        gate.open()
+        #expect(try await refreshing.value.token == "refreshed")
+        try await adopting.value
+        #expect(try await session.token().permissions == ["a", "b"])
+        #expect(cache.information?.token == "extended")
+    }
+
+    @Test func `a token that is asked for while the session opens comes when it is open`() async throws {
+        let cache = MemoryCache(token("one"))
+        let session = patientSession(cache: cache)
+        cache.gate.shut()
+        let opening = Task { try await session.open() }
+        await cache.gate.reached()
+        let asking = Task { try await session.token() }
+        await Task.yield()
+        cache.gate.open()
+        #expect(try await asking.value.token == "one")
+        #expect(try await opening.value == .open)
+    }
+
     @Test func `an extension that keeps the token's text is adopted, and completed by what it does not name`()
         async throws
     {

@@ -119,6 +119,16 @@ private final class Device {
         for device in [two, one] { #expect(try await device.cache.fetch()?.loginID == "2") }
     }
 
+    @Test func `a server that has lost its tokens signs nobody out, whom only a sign-out does`() async throws {
+        let server = VersionedServer(hasVersions: false)
+        let session = patientSession(cache: try remote(.uniqueID("a"), server.transport()))
+        try await session.open { token("one") }
+        server.row.withLock { $0.text = nil }
+        #expect(try await session.reload() == .open)
+        try await remote(.uniqueID("a"), server.transport()).clear()
+        #expect(try await session.reload() == .closed)
+    }
+
     enum Way: CaseIterable { case open, loadAndOpen, reload }
 
     @Test(arguments: [nil, "of another device"], Way.allCases)

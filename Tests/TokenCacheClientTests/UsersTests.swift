@@ -44,6 +44,11 @@ import Testing
         try await again.signOut()
         #expect(try await users.switch(to: "a") === again)
         #expect(try await self.users().all().map(\.name) == ["Anna", "Bert"])
+        // Nothing is written then, for which a full disk may have no room.
+        let list = folder.appending(path: "users.jsonl").path
+        let before = try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? UInt64
+        try await self.users().switch(to: "a")
+        #expect(try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? UInt64 == before)
         #expect(try await self.users().current()?.id == "a")
         #expect(try await cache("b").fetch() == other)
     }

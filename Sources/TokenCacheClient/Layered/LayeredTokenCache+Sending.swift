@@ -140,7 +140,13 @@ extension LayeredTokenCache {
                 outcomes.removeValue(forKey: write.id)?.finish(.failure(conflict))
             }
         }
-        try await change(isKept: false, save)
+        do {
+            try await change(isKept: false, save)
+        } catch {
+            guard case .sent = result, sent.information == nil else { throw error }
+            // On a full disk, what is left of a sign-out is removed, as that needs no room.
+            try await change(isKept: false) { if $0?.write?.id == write.id { $0 = nil } }
+        }
         if case .overtaken = result { report(.learned) }
     }
 

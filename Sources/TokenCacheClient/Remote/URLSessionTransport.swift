@@ -81,7 +81,11 @@ public final class URLSessionTransport: Transport {
         defer { task.cancel() }
         #endif
         task.resume()
-        return try await exchange.outcome.value()
+        return try await withTaskCancellationHandler {
+            try await exchange.outcome.value()
+        } onCancel: {
+            exchange.outcome.finish(.failure(CancellationError()))
+        }
     }
 
     #if !canImport(Darwin)
@@ -139,9 +143,10 @@ private final class Exchange: Sendable {
     }
 
     func receive(_ data: Data) {
+        // On Linux, an abandoned request continues; nobody needs its bytes.
+        let isOver = outcome.isFinished
         let isTooLong = received.withLock { received in
-            // On Linux, the request continues; its further bytes are dropped.
-            if received.body.count <= Self.limit { received.body.append(data) }
+            if isOver { received.body = Data() } else { received.body.append(data) }
             return received.body.count > Self.limit
         }
         if isTooLong {

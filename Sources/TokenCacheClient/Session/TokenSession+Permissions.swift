@@ -38,7 +38,7 @@ extension TokenSession {
     }
 
     /// Waits for a refresh that is under way: the token that it brings is the one to continue from.
-    private func passRefresh() async {
+    func passRefresh() async {
         while let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
     }
 }

@@ -38,6 +38,11 @@ extension TokenSession {
             try Task.checkCancellation()
             guard self.life == life else { throw TokenSessionError.closed }
         }
+        // The cache is being asked whether there is a token.
+        if state == .created, let opening {
+            _ = try? await opening.outcome.value()
+            try Task.checkCancellation()
+        }
         guard state.isOpen, let information = currentToken else { throw TokenSessionError.notOpen(state) }
         storeAgain()
         let time = now()
@@ -295,7 +300,12 @@ extension TokenSession {
         } catch {
             if currentToken == new {
                 cachingError = error
-                if case .conflict? = error as? TokenCacheError {} else { broadcast.tell(.cachingFailed(error)) }
+                if case .conflict? = error as? TokenCacheError {
+                } else {
+                    // It counts there, and is sent, although this device could not save it.
+                    if cache is LayeredTokenCache { isLoginCached = true }
+                    broadcast.tell(.cachingFailed(error))
+                }
             }
             throw error
         }

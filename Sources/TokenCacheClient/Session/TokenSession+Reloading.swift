@@ -27,7 +27,11 @@ extension TokenSession {
         guard let before = currentToken else { return state }
         let cached = try await Outcome { [writes, cache] in
             await writes.finish()
-            return try await cache.fetch()
+            guard let cache = cache as? RemoteTokenCache else { return try await cache.fetch() }
+            let found = try await cache.fetchVersion()
+            if case .unreadable(let error) = found.content { throw error }
+            // The server may have failed without saying so.
+            return found.isUnexplained ? before : found.information
         }.value()
         takeOver(cached, from: before)
         return state
@@ -51,7 +55,7 @@ extension TokenSession {
     private func takeOver(_ cached: TokenInformation?, from before: TokenInformation) {
         // What was fetched is older than a login, a refresh or an end that came meanwhile.
         guard state.isOpen, currentToken == before, isLoginCached else { return }
-        guard refreshing == nil, cachingError == nil else { return }
+        guard refreshing == nil, cachingError == nil || cache is LayeredTokenCache else { return }
         if let cached {
             if cached != before { replace(withOther: cached) }
         } else {

@@ -319,8 +319,13 @@ public actor TokenSession {
     ///   tells why.
     public func adopt(_ information: TokenInformation) async throws {
         try information.check()
+        func continues(_ present: TokenInformation) -> Bool {
+            present.userID == nil || information.userID == nil || present.userID == information.userID
+        }
+        // What a refresh under way brings is of the time before.
+        if state.isOpen, currentToken.map(continues) == true { await passRefresh() }
         var new = information
-        if let present = currentToken, present.userID == nil || new.userID == nil || present.userID == new.userID {
+        if let present = currentToken, continues(present) {
             new = new.completed(from: present)
             if state.isOpen {
                 guard new != present else { return }

@@ -47,6 +47,25 @@ def test_what_a_proxy_refuses_gets_an_error_in_the_contracts_shape(site, kind, d
     check_error(response, response.status)
 
 
+def test_a_request_to_another_host_is_not_answered_with_nothing(site):
+    with site.secure() as connection:
+        response = raw_answer(connection, lines("GET /token?unique_id=a HTTP/1.1", "Host: elsewhere.test"))
+    assert response.body, response
+
+
+def test_an_answer_is_whole_whatever_range_is_asked_for(site):
+    unique_id = fresh_id()
+    assert site.request("POST", "/token", form(unique_id, "hello"), FORM_HEADERS).body == STORED
+    for asked in ("bytes=0-3", "bytes=5000-"):
+        response = site.request("GET", f"/token?unique_id={unique_id}", None, {"Range": asked})
+        assert (response.status, response.body) == (200, found("hello"))
+
+
+def test_a_long_credential_passes(site):
+    headers = {"Authorization": f"Bearer {'x' * 9_000}"}
+    assert NOTHING.fullmatch(site.request("GET", f"/token?unique_id={fresh_id()}", None, headers).body)
+
+
 def test_plain_http_on_the_port_of_tls_gets_an_error_or_nothing(site):
     with Connection(("127.0.0.1", site.proxy.https_port)) as connection:
         connection.send(get("a"))

@@ -1,4 +1,5 @@
 import CYAML
+import System
 
 /// The keys of a YAML text with their values, flat: `body` in the section `limits` is `limits.body`.
 ///
@@ -33,7 +34,7 @@ struct YAMLEntries {
 
     /// - Parameter bytes: UTF-8.
     init(_ bytes: [UInt8]) throws(Fault) {
-        var events = YAMLEvents(bytes)
+        var events = YAMLEvents(Array(bytes.withoutByteOrderMark))
         guard try Self.next(&events) == .documentStart else { return }
         switch try Self.next(&events) {
         case .sectionStart: try readSection("", depth: 1, &events)

@@ -50,8 +50,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             "the head is line \(head), and the first line of these files is \(first); give the earlier files too"
         case .noRunningKey(let path):
             """
-            the audit log's running key \(path) does not exist; make it with token-cache audit key FILE, as the server's \
-            user, and keep FILE elsewhere: it verifies the log
+            the audit log's running key \(path) does not exist; make it with token-cache audit key FILE, with the server's \
+            --config and as its user or root, and keep FILE elsewhere: it verifies the log
             """
         case .keyFile(let path, let reason): "the key file \(path) cannot be used: \(reason)"
         case .keyFileMode(let path, let mode):

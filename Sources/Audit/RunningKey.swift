@@ -220,7 +220,7 @@ enum KeyFile {
         guard !status.isOpenToOthers else {
             throw .keyFileMode(path: path, mode: UInt32(status.mode & 0o777))
         }
-        let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))
+        let lines = bytes.withoutByteOrderMark.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
         return lines.map(Array.init).filter { $0.first != UInt8(ascii: "#") }
     }
 

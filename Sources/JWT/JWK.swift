@@ -163,7 +163,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         static let invalidKey = Reason(
             "its numbers do not make a valid key (such as a point that is not on its curve, or an invalid modulus)")
         /// No token could name it among several keys.
-        static let withoutKeyID = Reason("it has no kid, which a set of several keys needs")
+        static let withoutKeyID = Reason("it has no text as its kid, which a set of several keys needs")
     }
 
     /// Counted from 1.

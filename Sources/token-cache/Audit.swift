@@ -54,8 +54,13 @@ struct AuditKey: ConfiguredCommand {
         guard !replace || FileStatus.exists(path) else {
             throw CommandFailure("there is no running key \(path) to replace; name the server's settings by --config")
         }
+        let log = settings.audit.file
+        guard !replace || FileStatus.size(of: log) == 0 else {
+            throw CommandFailure(
+                "move \(log) and its earlier files away first; the running key is needed to continue the log")
+        }
         // A running server has its key in memory and would write it back, even if the file was removed.
-        let hasLog = replace || FileStatus.size(of: settings.audit.file) > 0
+        let hasLog = replace || FileStatus.size(of: log) > 0
         let lock = hasLog ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
         defer { withExtendedLifetime(lock) {} }
         try Folder.create(Path.folder(of: path))
@@ -75,7 +80,7 @@ struct AuditKey: ConfiguredCommand {
         try StandardOutput.print(
             """
             \(file) has the first key: move it to where the log will be verified, and leave no copy here
-            \(path) has the running key of the server\(settings.audit.file.isEmpty ? "; set audit.file to begin" : "")
+            \(path) has the running key of the server\(log.isEmpty ? "; set audit.file to begin" : "")
             """
         )
     }

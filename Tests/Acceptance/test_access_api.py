@@ -205,7 +205,9 @@ def test_a_key_is_alone_on_standard_output_and_only_its_hash_in_the_file(keys):
 
 
 def test_keys_are_listed_and_removed_by_name(keys):
-    assert keys("list").stdout == f"there are no API keys in {keys.file}\n"
+    # A key that is to be revoked must not seem to be gone because its file is.
+    for command in (["list"], ["remove", "one"]):
+        assert f"{keys.file} does not exist; `token-cache access keys add" in keys(*command).stderr
     for name in ("one", "two"):
         assert keys("add", name, "--scope", "erase").returncode == 0
     assert list(listed(keys)) == ["one", "two"]
@@ -215,6 +217,7 @@ def test_keys_are_listed_and_removed_by_name(keys):
     assert list(listed(keys)) == ["two"]
     missing = keys("remove", "one")
     assert missing.returncode == 1 and "there is no API key one" in missing.stderr
+    assert keys("remove", "two").returncode == 0 and keys("list").stdout == f"there are no API keys in {keys.file}\n"
 
 
 def test_a_key_may_expire_on_a_date_or_after_a_time(keys):

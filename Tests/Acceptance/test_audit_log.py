@@ -163,9 +163,14 @@ def test_a_new_key_begins_a_new_log(audited, tmp_path):
     assert command(*replace).returncode == 1
     (tmp_path / "lost").rename(data / "audit-key")
     server.stop()
-    made = command(*replace)
-    assert made.returncode == 0, made.stderr
+    # Only the running key could continue the log.
+    running_key = (data / "audit-key").read_bytes()
+    named = {"environment": {"TOKEN_CACHE_AUDIT_FILE": str(log)}}
+    assert "and its earlier files away first" in run(*replace, **named).stderr
+    assert (data / "audit-key").read_bytes() == running_key
     log.rename(f"{log}.old")
+    made = run(*replace, **named)
+    assert made.returncode == 0, made.stderr
     server, log, _ = audited()
     server.stop()
     assert [line["sequence"] for line in audit_events(log)] == [1, 2, 3]

@@ -184,13 +184,16 @@ def test_a_backup_takes_the_keys_along_with_which_it_is_restored_anywhere(serve,
     printed(server.data, "erase", "carla")
     (tmp_path / "folder").mkdir()
     text = printed(server.data, "backup", "--into", str(tmp_path / "folder"), "--keys", str(safe))
-    copied = re.search(r"copied (\S+) and (\S+); keep them apart from the backups", text)
-    assert sorted(map(str, safe.iterdir())) == sorted([ring, erasures, *copied.groups()])
+    [copied] = re.findall(r"copied (.+); keep them apart from the backups", text)
+    # An earlier backup is restored with the earlier ring, and must not bring later erased users back.
+    new_ring, *recorded = copied.split(" and ")
+    assert sorted(recorded) == sorted([erasures, f"{new_ring}.erasures"])
+    assert sorted(map(str, safe.iterdir())) == sorted([ring, new_ring, *recorded])
     assert {file.stat().st_mode & 0o777 for file in safe.iterdir()} == {0o600}
-    assert (safe / copied[2]).read_bytes() == (server.data / "erasures").read_bytes()
+    assert {(safe / file).read_bytes() for file in recorded} == {(server.data / "erasures").read_bytes()}
     [late] = (tmp_path / "folder").iterdir()
     for key_ring, backup, told in (
-        (ring, tmp_path / "early.db", "left out 1 user that had been erased"), (copied[1], late, "restored 1 token"),
+        (ring, tmp_path / "early.db", "left out 1 user that had been erased"), (new_ring, late, "restored 1 token"),
     ):
         target = tmp_path / backup.stem
         target.mkdir()

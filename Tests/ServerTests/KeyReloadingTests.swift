@@ -36,7 +36,7 @@ struct KeyReloadingTests {
 
     /// Adds a key to a file.
     private func add(_ number: Int, to path: String) throws {
-        try APIKeys.change(path) { keys in
+        try APIKeys.change(path, begins: true) { keys in
             let key = APIKey(name: "key\(number)", scopes: [.sessions], createdAt: 5, expiresAt: nil)
             try keys.add(key, digest: [UInt8](repeating: UInt8(number), count: 32))
         }

@@ -18,7 +18,7 @@ import Testing
         let secret = APIKeySecret.random()
         let found = APIKeySecret.digest(of: Array(secret.utf8).span)
         let digest = try #require(found)
-        try APIKeys.change(path) {
+        try APIKeys.change(path, begins: true) {
             try $0.add(APIKey(name: name, scopes: scopes, createdAt: 5, expiresAt: expiresAt), digest: digest)
         }
         return secret
@@ -148,7 +148,26 @@ import Testing
         try APIKeys.change(path) { _ = $0.remove(named: "a") }
         try file.reload()
         #expect(try find(secret, in: file.content) == .unknown)
+        #expect(try text() == "# no keys\n")
+        try add("b")
+        #expect(try !text().contains("# no keys"))
     }
+
+    @Test func `comments stay where they are, and only an added key begins a file`() throws {
+        for missing in [true, false] {
+            #expect(throws: KeyFileError.self) { try APIKeys.change(path) { _ = $0.remove(named: "a") } }
+            if missing { try "".write(toFile: path, atomically: true, encoding: .utf8) }
+        }
+        try "# Jane's\n\(Self.line)\r\n\n# Joe's\n".write(toFile: path, atomically: true, encoding: .utf8)
+        chmod(path, 0o600)
+        try add("b")
+        #expect(try text().hasPrefix("# Jane's\n\(Self.line)\r\n# Joe's\n{"))
+        #expect(try APIKeys.load(path)?.all.map(\.name) == ["a", "b"])
+        try APIKeys.change(path) { keys in for name in ["a", "b"] { _ = keys.remove(named: name) } }
+        #expect(try text() == "# Jane's\n# Joe's\n")
+    }
+
+    private func text() throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
 
     @Test func `the names of keys that were added, removed and replaced are known`() throws {
         try add("kept")

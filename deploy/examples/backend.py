@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """An app's server that logs users in to token-cache (access.mode: session), with nothing but Python's standard library.
 
-    TOKEN_CACHE=http://127.0.0.1:8081 TOKEN_CACHE_KEY="$(cat backend.key)" USERS=users.json ./backend.py 8000
+    export TOKEN_CACHE=http://127.0.0.1:8081 TOKEN_CACHE_KEY="$(cat backend.key)" LOGOUT_KEY="$(cat logout.key)" USERS=users.json
+    ./backend.py 8000
     curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
-Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. users.json has, for each name, a user
+Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. LOGOUT_KEY, a long random text, makes
+logout: keep it when you replace the API key, or those who are logged in cannot log out. users.json has, for each name, a user
 id that nobody else ever gets, a salt and what hashed() makes of the password:
 
     {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash":
@@ -32,7 +34,7 @@ def hashed(password, salt):
 
 
 def logout(identifier):
-    return hmac.digest(os.environ["TOKEN_CACHE_KEY"].encode(), identifier.encode(), "sha256").hex()
+    return hmac.digest(os.environ["LOGOUT_KEY"].encode(), identifier.encode(), "sha256").hex()
 
 
 def login(form):

@@ -23,11 +23,11 @@ struct HistoryFigure: Sendable {
         rate("post") { $0.requests { $0.method == .post } },
         rate("other") { $0.requests { $0.method != .get && $0.method != .post } },
         // Answers with status 400 or higher, or with an error code other than 50002.
-        rate("errors", isPeak: true) { $0.requests { [.refused, .failed].contains($0.outcome.kind) } },
+        rate("errors") { $0.requests { [.refused, .failed].contains($0.outcome.kind) } },
         // Answers with 50001 or a status from 500 on.
-        rate("failures", isPeak: true) { $0.requests { $0.outcome.kind == .failed } },
+        rate("failures") { $0.requests { $0.outcome.kind == .failed } },
         // Requests that were not served for want of a valid credential.
-        rate("denied", isPeak: true) { Double($0.denied.reduce(0) { $0 + $1.count }) },
+        rate("denied") { Double($0.denied.reduce(0) { $0 + $1.count }) },
         // Connections beyond the limit.
         rate("refused", isPeak: true) { Double($0.refused.answered + $0.refused.closed) },
         // Requests that were sent to a database again.

@@ -10,14 +10,24 @@ extension APIKeys {
     /// The keys of a file that must exist.
     package static func loadExisting(_ path: String) throws(KeyFileError) -> APIKeys {
         if let keys = try load(path) { return keys }
-        throw KeyFileError(
-            path, "does not exist; `token-cache access keys add NAME --scope sessions` makes it with a first key")
+        throw missing(path)
     }
 
     /// The keys of a file; nil if there is no such file.
+    package static func load(_ path: String) throws(KeyFileError) -> APIKeys? {
+        guard let text = try text(of: path) else { return nil }
+        return try APIKeysText.keys(of: text, path)
+    }
+
+    private static func missing(_ path: String) -> KeyFileError {
+        KeyFileError(
+            path, "does not exist; `token-cache access keys add NAME --scope sessions` makes it with a first key")
+    }
+
+    /// The text of a file; nil if there is no such file.
     ///
-    /// - Parameter allowsEmpty: Whether an empty file counts as one without keys; a server refuses it, as its text may be lost.
-    package static func load(_ path: String, allowsEmpty: Bool = false) throws(KeyFileError) -> APIKeys? {
+    /// - Parameter allowsEmpty: Whether an empty file counts as one without keys; otherwise it is refused, as its text may be lost.
+    private static func text(of path: String, allowsEmpty: Bool = false) throws(KeyFileError) -> [UInt8]? {
         do {
             _ = try FileStatus.read(path)
         } catch {
@@ -33,24 +43,28 @@ extension APIKeys {
                 there shall be none, a line that begins with #
                 """)
         }
-        return try APIKeysText.keys(of: text, path)
+        return text
     }
 
-    /// Changes the keys of a file, which is replaced as a whole and created with mode 0600 if it is missing.
+    /// Changes the keys of a file, which is replaced as a whole; its comments stay.
     ///
     /// Whoever could read the file can read the new one: otherwise a server of another user would not learn of the change.
     ///
     /// If `body` throws, the file stays as it is. A link at the path is followed, and its target replaced.
+    ///
+    /// - Parameter begins: Whether a missing file is created, with mode 0600, and an empty one counts as one without keys.
     package static func change<Result>(
-        _ path: String, _ body: (inout APIKeys) throws -> Result
+        _ path: String, begins: Bool = false, _ body: (inout APIKeys) throws -> Result
     ) throws -> Result {
         let target = try FollowedPath(path).path
         func isLocked(_ fault: LockedFolder) -> any Error { KeyFileError(path, "cannot be written: \(fault)") }
         return try FileReplacement.withLock(onFolderOf: target, or: isLocked) {
-            var keys = try load(target, allowsEmpty: true) ?? APIKeys()
+            let text = try text(of: target, allowsEmpty: begins)
+            guard begins || text != nil else { throw missing(path) }
+            var keys = try APIKeysText.keys(of: text ?? [], target)
             let result = try body(&keys)
             do throws(SystemError) {
-                try FileReplacement.replace(target, with: APIKeysText.bytes(of: keys), keeping: 0o644)
+                try FileReplacement.replace(target, with: APIKeysText.bytes(of: keys, in: text ?? []), keeping: 0o644)
             } catch {
                 let advice = error.fileAdvice(
                     otherwise: "the folder has to exist, and this command needs write access to it")
@@ -87,20 +101,31 @@ enum APIKeysText {
         return keys
     }
 
-    /// Never empty, so that a file without keys differs from one whose text was lost.
-    static func bytes(of keys: APIKeys) -> [UInt8] {
-        if keys.entries.isEmpty { return Array("# no keys\n".utf8) }
-        let lines = keys.entries.map { entry in
+    /// Stands in a file without anything else, so that it differs from one whose text was lost.
+    private static let noKeys = Array("# no keys".utf8)
+
+    /// The text with these keys: the former one's comments and the lines of keys that stay, and then new keys.
+    static func bytes(of keys: APIKeys, in former: [UInt8] = []) -> [UInt8] {
+        var added = keys.entries
+        var lines: [[UInt8]] = []
+        for line in former.split(separator: UInt8(ascii: "\n")).map(Array.init) where line != noKeys {
+            if let entry = entry(line) {
+                guard let index = added.firstIndex(where: { $0.digest == entry.digest }) else { continue }
+                added.remove(at: index)
+            }
+            lines.append(line)
+        }
+        lines += added.map { entry in
             // Neither names nor scopes have characters that JSON would escape.
             let scopes = APIScope.allCases.filter(entry.key.scopes.contains).map { "\"\($0.rawValue)\"" }
             let expires = entry.key.expiresAt.map { ",\"expires\":\($0)" } ?? ""
-            return """
+            return Array(
+                """
                 {"name":"\(entry.key.name)","scopes":[\(scopes.joined(separator: ","))],\
                 "sha256":"\(Hexadecimal.text(entry.digest))","created":\(entry.key.createdAt)\(expires)}
-
-                """
+                """.utf8)
         }
-        return Array(lines.joined().utf8)
+        return (lines.isEmpty ? [noKeys] : lines).flatMap { $0 + [UInt8(ascii: "\n")] }
     }
 
     // MARK: - A line

@@ -280,7 +280,15 @@ extension KeyRingFile {
         } catch {
             throw .refused("\(error)")
         }
-        let copiedErasures = ErasuresFile(beside: copy, directory: "")
-        return try erasures.copy(to: copiedErasures) ? [copy.path, copiedErasures.path] : [copy.path]
+        var copies = [copy.path]
+        // Also beside copies of earlier rings: backups that need these must not bring later erased users back.
+        for other in Set(Folder.names(in: folder) ?? []).union([name]).sorted()
+        where other.hasPrefix("\(Self.standardName)-") {
+            let file = KeyRingFile(path: "\(folder)/\(other)", credentials: nil, directory: "")
+            guard (try? file.load(like: ring)) != nil else { continue }
+            let copiedErasures = ErasuresFile(beside: file, directory: "")
+            if try erasures.copy(to: copiedErasures) { copies.append(copiedErasures.path) }
+        }
+        return copies
     }
 }

@@ -100,7 +100,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .belowLimit: "the store is below its limits, new ids are accepted again"
         case .expiryHeld(let seconds, let confirmation):
             """
-            no token is deleted for now: the clock has gone \(Self.hours(seconds)) of the system's uptime since the server last \
+            no token is deleted for now: the clock has gone \(Self.hours(seconds)) the system's uptime since the server last \
             checked it, or the server was stopped meanwhile, or an old backup restored. Set the clock right if it is wrong; \
             if it stays as it is, deleting begins in \(confirmation / 3_600) hours
             """
@@ -111,6 +111,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     }
 
     private static func hours(_ seconds: Int64) -> String {
-        "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead")"
+        "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead of")"
     }
 }

@@ -47,7 +47,7 @@ struct ListAccessKeys: ConfiguredCommand {
 
     func run() async throws {
         let path = try configuration.apiKeysFile()
-        let keys = try APIKeys.load(path)?.all ?? []
+        let keys = try APIKeys.loadExisting(path).all
         let now = Int64(Date().timeIntervalSince1970)
         let lines = keys.map { Self.line($0, now) }
         try output.print(
@@ -140,7 +140,7 @@ struct AddAccessKey: ConfiguredCommand {
     }
 
     private func add(_ key: APIKey, _ secret: String, _ digest: [UInt8]) throws {
-        try configuration.change { keys in
+        try configuration.change(begins: true) { keys in
             do throws(APIKeys.AdditionError) {
                 try keys.add(key, digest: digest)
             } catch {
@@ -221,8 +221,10 @@ extension ConfigurationOptions {
     }
 
     /// Reads and replaces the file.
-    fileprivate func change<Result>(_ body: (inout APIKeys) throws -> Result) throws -> Result {
-        try APIKeys.change(apiKeysFile(), body)
+    fileprivate func change<Result>(
+        begins: Bool = false, _ body: (inout APIKeys) throws -> Result
+    ) throws -> Result {
+        try APIKeys.change(apiKeysFile(), begins: begins, body)
     }
 }
 

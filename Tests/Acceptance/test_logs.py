@@ -415,3 +415,13 @@ def test_a_full_disk_is_told_and_requests_are_answered(serve):
     for _ in range(3):
         assert exchange(server.address, get("a")).status == 200
     until(lambda: "lines of the access log are lost, as /dev/full cannot be written to" in server.log())
+
+
+def test_a_proxy_that_is_not_trusted_is_named_where_its_requests_are_redirected(serve):
+    server = serve({"trusted_proxies": "none"})
+    with Connection(server.address) as connection:
+        for scheme in ("http", "https", "https"):
+            connection.send(get("a", f"X-Forwarded-Proto: {scheme}"))
+            assert connection.receive().status == 302
+    told = "a request with X-Forwarded-Proto: https is redirected, as 127.0.0.1 is not in trusted_proxies"
+    assert server.log().count(told) == 1

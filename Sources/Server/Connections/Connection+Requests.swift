@@ -217,6 +217,13 @@ extension Connection {
         var summary = RequestSummary(request.head)
         summary.id = context.requestID(request.head, in: bytes, from: peer)
         let decision = settings.https.decision(on: request.head, in: bytes, from: peer)
+        if decision == .redirected, settings.https.disbelieves(request.head, in: bytes, from: peer) {
+            context.disbeliefs.log(
+                """
+                a request with X-Forwarded-Proto: https is redirected, as \(peer.address?.description ?? "its sender") is not in \
+                trusted_proxies
+                """, requestID: summary.id)
+        }
         if let response = unserved(decision, request.head, in: bytes, settings) { return (.now(response), summary) }
         if case .served(isSecure: true) = decision {
             summary.sendsHSTS = settings.https.maySendHSTS(request.head, in: bytes)

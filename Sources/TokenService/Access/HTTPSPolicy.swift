@@ -106,6 +106,14 @@ package struct HTTPSPolicy: Sendable {
         }
     }
 
+    /// Whether a request says that it came over https, and is not believed.
+    package func disbelieves(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Bool {
+        !peer.isTrusted
+            && bytes.lastElements(of: head.forwardedProtos(in: bytes)).contains {
+                bytes.equalsIgnoringCase($0, "https")
+            }
+    }
+
     /// The only address that `token.php` exempts, in exactly this spelling.
     private static let scriptsLoopback = IPAddress("127.0.0.1")
 

@@ -69,14 +69,15 @@ package final class AuditLog: Sendable {
     ///   - keyPath: The path of the running key.
     package static func examine(path: String, keyPath: String) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
-        // The key is replaced every 15 minutes.
-        guard unsafe access(Path.folder(of: keyPath), W_OK | X_OK) == 0 else {
-            throw .file(path: keyPath, .last("open"))
-        }
+        // The running key is replaced again and again.
+        var replaced = [keyPath]
         if FileStatus.exists(path) {
             try AuditFile(path, locks: false).checkOrigin(chain: running.chain)
-        } else if unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 {
-            throw .file(path: path, .last("open"))
+        } else {
+            replaced.append(path)
+        }
+        for file in replaced where unsafe access(Path.folder(of: file), W_OK | X_OK) != 0 {
+            throw .file(path: file, .last("open"))
         }
     }
 

@@ -99,7 +99,7 @@ public actor Users {
     ) async throws -> Bool {
         let session = try await session(of: id)
         let isSent = try await session.signOut(then: endAccount)
-        // That the user has signed out is for a session that opens again.
+        // The note that this user has signed out would serve only a session that opens again.
         if isSent { try? await session.local?.clear() }
         try list.change { $0.removeAll { $0.user.id == id } }
         if present?.user == id { present = nil }

@@ -49,7 +49,7 @@ def running_backend(serve, tmp_path):
     users.write_text(json.dumps({"carl": example["anna"]} | {name: {"user": user, "salt": SALT, "hash": password_hash(f"{name}'s")}
                                  for name, user in (("anna", "user/1001"), ("ben", "user/1002"))}))
     environment = clean_environment()
-    environment.update(TOKEN_CACHE=server.base, TOKEN_CACHE_KEY=key, LOGOUT_KEY="stays the same", USERS=str(users))
+    environment.update(TOKEN_CACHE=server.base, API_KEY=key, LOGOUT_KEY="stays the same", USERS=str(users))
     process = subprocess.Popen([sys.executable, DEPLOY / "examples/backend.py", str(port)], env=environment,
                                stderr=subprocess.DEVNULL)
     try:
@@ -414,7 +414,7 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         before = file.read_bytes()
         for url in (provider.replace("/jwks", "/nothing"), provider.replace("/jwks", "/hiccup"), provider.replace("https:", "http:"), "https://127.0.0.1:1/"):
             assert refresh(url).returncode != 0
-        assert file.read_bytes() == before and list(tmp_path.glob("jwks.json.*")) == []
+        assert file.read_bytes() == before and list(tmp_path.glob(".fetch-jwks.*")) == []
         file.write_text('{"keys": "nonsense"}')
         until(lambda: str(file) in server.log())
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")

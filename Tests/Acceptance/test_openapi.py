@@ -40,7 +40,7 @@ def check(schemathesis, folder, base, tag, is_long, *options):
     return int(tested[1])
 
 
-@pytest.mark.parametrize("tag, operations", [("tokens", 16), ("backend", 14), ("facebook", 3), ("administration", 8)])
+@pytest.mark.parametrize("tag, operations", [("tokens", 8), ("backend", 14), ("facebook", 3), ("administration", 8)])
 def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long, tag, operations):
     settings, key = session_settings(tmp_path / "keys")
     secret = write_app_secret(tmp_path / "app-secret")
@@ -48,6 +48,15 @@ def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_pat
     base = "http://{}:{}".format(*server.administration[0]) if tag == "administration" else server.base
     assert check(schemathesis, tmp_path, base, tag, is_long, *(["--header", bearer(key)] if tag == "backend" else [])) == operations
     assert "requested by" not in server.log()
+
+
+def test_generators_of_clients_can_read_it():
+    # openapi-generator 7.26 reads no more than 50 aliases, forgets operations in components, and has no type for a mere `const`.
+    text, document = FILE.read_text(), description()
+    assert len(re.findall(r"(?m)(?:- |: )\*\w+$", text)) <= 50 and "const:" not in text and "pathItems" not in document["components"]
+    names = [operation["operationId"] for item in document["paths"].values() for operation in item.values()
+             if "operationId" in operation]
+    assert len(set(names)) == len(names) == 28
 
 
 @pytest.mark.parametrize("field, statuses", [("X-Forwarded-Proto: http", {302, 308}), ("Origin: https://evil.example", {403})])
@@ -150,7 +159,8 @@ def test_it_names_the_servers_own_paths(serve):
     for path, item in document["paths"].items():
         operations = [value for name, value in resolved(document, item).items() if name not in ("servers", "parameters")]
         by_tag[operations[0]["tags"][0]].append(path)
-    assert f"paths: [{', '.join(by_tag['tokens'])}]" in run("check-config").stdout
+    # The other one is the same.
+    assert by_tag["tokens"] == ["/token"] and "paths: [/token, /token.php]" in run("check-config").stdout
     server = serve(ADMINISTRATION)
     message = json.loads(exchange(server.administration[0], lines("GET /x HTTP/1.1", "Host: localhost")).body)["error"]
     assert message.endswith(", ".join(by_tag["administration"]))

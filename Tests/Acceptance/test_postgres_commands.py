@@ -90,7 +90,8 @@ def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve
     for number in range(700):
         assert API(server, key).put(f"user{number}", f"info {number}").status == 200
     assert server.stop() == 0
-    assert "701 tokens and 1 session copied and verified" in copy(server.data, url)
+    copied = copy(server.data, url)
+    assert "701 tokens and 1 session copied and verified" in copied and f"sealed with the key ring {server.data}/keys\n" in copied
     # The database has the ring of the folder.
     moved = serve({**access, "store": {"url": url}}, data=folder_beside(server.data, tmp_path, "moved"))
     response = exchange(moved.address, fetch(bearer(session)))

@@ -114,13 +114,15 @@ def test_a_server_without_a_connection_to_look_at_the_keys_says_so(databases, st
     until(lambda: remote(server)['connections{state="open"}'] == 2)
     user = store.database.user
     databases.primary.sql(f'ALTER ROLE "{user}" CONNECTION LIMIT 2')
-    oldest = f"SELECT min(backend_start) FROM pg_stat_activity WHERE usename = '{user}'"
-    assert databases.primary.terminate(f"usename = '{user}' AND backend_start = ({oldest})") == 1
-    said = "warning: this server cannot learn which key seals, and goes on with the present one: "
-    until(lambda: any(
-        line.startswith(said) and "SQLSTATE 53300" in line and "raise max_connections there" in line for line in log_lines(server)))
-    assert readiness(server)[0] == 200 and server.get("me") == found("hello")
-    databases.primary.sql(f'ALTER ROLE "{user}" CONNECTION LIMIT -1')
+    try:
+        oldest = f"SELECT min(backend_start) FROM pg_stat_activity WHERE usename = '{user}'"
+        assert databases.primary.terminate(f"usename = '{user}' AND backend_start = ({oldest})") == 1
+        said = "warning: this server cannot learn which key seals, and goes on with the present one: "
+        until(lambda: any(line.startswith(said) and "SQLSTATE 53300" in line and "raise max_connections there" in line
+                          for line in log_lines(server)))
+        assert readiness(server)[0] == 200 and server.get("me") == found("hello")
+    finally:
+        databases.primary.sql(f'ALTER ROLE "{user}" CONNECTION LIMIT -1')
 
 
 # Failovers

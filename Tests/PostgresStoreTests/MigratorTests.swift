@@ -135,7 +135,9 @@ import Testing
         #expect(try fault().isEmpty)
         try database.sql(
             "CREATE SCHEMA other", "ALTER TABLE sealing_key SET SCHEMA other", "ALTER TABLE store SET SCHEMA other")
-        #expect(try fault().contains("there are such tables in other), set the role's search_path to it"))
+        #expect(
+            try fault().contains(
+                "set the role's search_path to their schema (there are such tables in other), or make them with"))
         try database.sql("ALTER TABLE other.sealing_key SET SCHEMA public", "ALTER TABLE other.store SET SCHEMA public")
         try database.sql("ALTER TABLE token SET UNLOGGED")
         #expect(

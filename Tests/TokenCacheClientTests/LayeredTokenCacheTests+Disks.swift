@@ -116,6 +116,20 @@ extension LayeredTokenCacheTests {
         #expect(server.information == nil)
     }
 
+    @Test func `a token that could not be saved is replaced by another device's when it expires`() async throws {
+        let clock = TestClock()
+        disk.fillDisk()
+        let session = patientSession(cache: layered(), now: { clock.now })
+        var one = token("one")
+        one.expirationDate = clock.now + 3_600
+        try await session.open { [one] in one }
+        let two = token("two", at: 7_200)
+        try await server.store(two)
+        clock.advance(by: 7_200)
+        #expect(try await session.token() == two)
+        #expect(await session.cachingError == nil)
+    }
+
     @Test func `on a full disk, nothing stays of a user who has signed out`() async throws {
         let cache = layered()
         try await cache.store(token("one"))

@@ -214,7 +214,8 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(session.state == .open)
     }
 
-    @Test func `what is adopted during a refresh stands`() async throws {
+    @Test(arguments: [false, true])
+    func `what is adopted during a refresh stands, unless the user signs out meanwhile`(signsOut: Bool) async throws {
         let (cache, gate) = (MemoryCache(), Gate())
         let session = patientSession(cache: cache)
         try await session.open { TokenInformation(token: "one", permissions: ["a"], userID: "7") }
@@ -228,25 +229,31 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         await gate.reached()
         let extended = TokenInformation(token: "extended", permissions: ["a", "b"], userID: "7")
         let adopting = Task { try await session.adopt(extended) }
-        await Task.yield()
-        gate.open()
-        #expect(try await refreshing.value.token == "refreshed")
-        try await adopting.value
-        #expect(try await session.token().permissions == ["a", "b"])
-        #expect(cache.information?.token == "extended")
+        try await until { await session.refreshing?.waiters == 2 }
+        if signsOut {
+            let signingOut = Task { try await session.signOut() }
+            try await until { session.state.isClosed }
+            gate.open()
+            _ = try await signingOut.value
+            await #expect(throws: TokenSessionError.closed) { try await adopting.value }
+            #expect(cache.information == nil)
+        } else {
+            gate.open()
+            #expect(try await refreshing.value.token == "refreshed")
+            try await adopting.value
+            #expect(try await session.token().permissions == ["a", "b"])
+            #expect(cache.information?.token == "extended")
+        }
     }
 
-    @Test func `a token that is asked for while the session opens comes when it is open`() async throws {
-        let cache = MemoryCache(token("one"))
-        let session = patientSession(cache: cache)
-        cache.gate.shut()
-        let opening = Task { try await session.open() }
-        await cache.gate.reached()
-        let asking = Task { try await session.token() }
-        await Task.yield()
-        cache.gate.open()
-        #expect(try await asking.value.token == "one")
-        #expect(try await opening.value == .open)
+    @Test func `a refresh may adopt a token itself`() async throws {
+        let session = patientSession(cache: MemoryCache())
+        try await session.open { TokenInformation(token: "one") }
+        let new = try await session.token(forcingRefresh: true) { _ in
+            try await session.adopt(TokenInformation(token: "adopted"))
+            return TokenInformation(token: "refreshed")
+        }
+        #expect(new.token == "refreshed")
     }
 
     @Test func `an extension that keeps the token's text is adopted, and completed by what it does not name`()

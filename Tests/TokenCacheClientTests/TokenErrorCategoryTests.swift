@@ -11,7 +11,6 @@ import Testing
         (TokenSessionError.expired, .logInAgain), (TokenSessionError.blankToken, .programFault),
         (TokenCacheError.unavailable(status: 429, retryAfter: .seconds(70)), .retryLater(after: .seconds(70))),
         (TokenCacheError.redirected(status: 302), .retryLater(after: nil)),
-        (TokenCacheError.redirected(status: 308), .programFault),
         (TokenCacheError.unreachable(code: -1_004), .retryLater(after: nil)),
         (TokenCacheError.unreachable(code: -1_022), .programFault),
         (TokenCacheError.refused(status: 200, code: "50001"), .retryLater(after: nil)),

@@ -68,7 +68,7 @@ import Testing
         #expect(await users.session == nil)
         #expect(try await users.all().map(\.id) == ["b"])
         #expect(try await users.current() == nil)
-        #expect(try await cache("a").fetch() == nil)
+        #expect(try await cache("a").record() == nil)
         #expect(try await cache("b").fetch()?.token == "b")
         #expect(try await cache("c").fetch() == nil)
     }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """An app's server that logs users in to token-cache (access.mode: session), with nothing but Python's standard library.
 
-    export TOKEN_CACHE=http://127.0.0.1:8081 TOKEN_CACHE_KEY="$(cat backend.key)" LOGOUT_KEY="$(cat logout.key)" USERS=users.json
-    ./backend.py 8000
+    (umask 077; openssl rand -hex 32 > logout.key)
+    TOKEN_CACHE=http://127.0.0.1:8081 API_KEY="$(cat backend.key)" LOGOUT_KEY="$(cat logout.key)" USERS=users.json ./backend.py 8000
     curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
-Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. LOGOUT_KEY, a long random text, makes
-logout: keep it when you replace the API key, or those who are logged in cannot log out. users.json has, for each name, a user
+Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. LOGOUT_KEY signs
+the logout: keep it when you replace the API key, or those who are logged in cannot log out. users.json has, for each name, a user
 id that nobody else ever gets, a salt and what hashed() makes of the password:
 
     {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash":
@@ -23,7 +23,7 @@ NOBODY = {"user": None, "salt": "00" * 16, "hash": ""}
 
 
 def token_cache(method, path, body=None):
-    headers = {"Authorization": f"Bearer {os.environ['TOKEN_CACHE_KEY']}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {os.environ['API_KEY']}", "Content-Type": "application/json"}
     data = json.dumps(body).encode() if body else None
     with urllib.request.urlopen(urllib.request.Request(TOKEN_CACHE + path, data, headers, method=method), timeout=10) as answer:
         return json.load(answer)
@@ -77,6 +77,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    if not os.environ.get("API_KEY") or not os.environ.get("LOGOUT_KEY"):
+        sys.exit("set API_KEY and LOGOUT_KEY")
     with open(os.environ["USERS"], encoding="utf-8") as file:
         USERS.update(json.load(file))
     http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

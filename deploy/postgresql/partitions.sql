@@ -3,7 +3,7 @@
 -- with 15, for 16 and for 64 parts); one that writes hardly more. So it is worth it only where vacuuming has become a burden, such as
 -- with a billion tokens. Run it with psql as the tables' owner, after `token-cache migrate`:
 --
---     psql -d tokens -f partitions.sql
+--     psql -U token_cache_owner -d tokens -f partitions.sql
 --
 -- Servers may run meanwhile: a trigger repeats their writes in the new table, which takes the place of the old one at the end. The disk
 -- must have room for a second table. If it stops, as when a backup has locked the table for longer than two seconds, run it again, with

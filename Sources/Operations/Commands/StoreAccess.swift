@@ -146,6 +146,9 @@ package struct StoreAccess: Sendable {
         return files
     }
 
+    /// The path of the key ring with which a store is sealed.
+    package static func keyRingPath(_ settings: Settings) -> String { StoreSelection.keyRing(settings).path }
+
     /// Creates the tables of a store that several servers share.
     ///
     /// - Parameters:
@@ -225,7 +228,7 @@ package struct CommandFailure: Error, CustomStringConvertible {
         case .directory(.unusable(let path, let call, let code)) where code == EROFS:
             description = """
                 the data directory \(path) cannot be used (\(call): \(SystemError.reason(code))); mount its file system for writing or, if \
-                its disk has failed, copy tokens.db, tokens.db-wal and keys to another disk, and name that folder with \
+                its disk has failed, copy tokens.db, tokens.db-wal, keys and erasures to another disk, and name that folder with \
                 --data-directory
                 """
         case .keyRing(.file(let path, let error)) where error.isPermissionDenied:

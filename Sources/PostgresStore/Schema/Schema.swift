@@ -138,21 +138,20 @@ extension Schema {
             let found = try connection.run(
                 """
                 SELECT current_database()::text, coalesce(string_agg(DISTINCT nspname, ', '), '')
-                FROM pg_namespace, pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'sealing_key'
+                FROM pg_namespace, pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'sealing_key' AND relkind = 'r'
                 """)
             let schemas = found.text(0, 1)
-            let others =
+            let search =
                 schemas.isEmpty
-                ? ""
-                : "; if the store is in another schema (there are such tables in \(schemas)), set the role's search_path to it"
+                ? "" : "set the role's search_path to their schema (there are such tables in \(schemas)), or "
             throw .unexpected(
                 """
                 the database \(found.text(0, 0)) on \(connection.postgres.address) has no tables of token-cache, or this role may \
                 not see them (its search_path, USAGE on their schema)
                 """,
                 advice: """
-                    make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the roles)\
-                    \(others)
+                    \(search)make them with token-cache migrate, as a role that may make tables (deploy/postgresql/roles.sql makes the \
+                    roles)
                     """)
         }
         if let fault = fault(of: row, fills: fills) { throw fault }
@@ -201,13 +200,12 @@ extension Schema {
 
     /// Throws unless the connection's role may read and change all rows of all tables.
     private static func checkPrivileges(_ connection: BlockingConnection) throws(PostgresError) {
-        let tables = tableNames
         let privileges = ["SELECT", "INSERT", "UPDATE", "DELETE"]
-        let wanted = tables.flatMap { table in privileges.map { (table, $0) } }
+        let wanted = tableNames.flatMap { table in privileges.map { (table, $0) } }
         let questions =
-            wanted.map { "has_table_privilege('\($0)', '\($1)')" } + tables.map { "row_security_active('\($0)')" }
+            wanted.map { "has_table_privilege('\($0)', '\($1)')" } + tableNames.map { "row_security_active('\($0)')" }
         let result = try connection.run("SELECT \(questions.joined(separator: ", "))")
-        let hiding = tables.indices.filter { result.integer(0, wanted.count + $0) != 0 }.map { tables[$0] }
+        let hiding = tableNames.indices.filter { result.integer(0, wanted.count + $0) != 0 }.map { tableNames[$0] }
         guard hiding.isEmpty else {
             throw .unexpected(
                 "row-level security may hide rows of \(hiding.joined(separator: ", ")) from this role",
@@ -221,7 +219,7 @@ extension Schema {
         throw .unexpected(
             "the role \(role) lacks privileges (\(missing.joined(separator: ", ")))",
             advice: """
-                as the tables' owner, run GRANT \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) \
+                as the tables' owner, run GRANT \(privileges.joined(separator: ", ")) ON \(tableNames.joined(separator: ", ")) \
                 TO "\(role)"; for tables that the owner of deploy/postgresql/roles.sql makes after it was run, PostgreSQL does so by \
                 itself
                 """)

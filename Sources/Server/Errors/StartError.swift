@@ -59,7 +59,7 @@ extension StartError {
                 """)
         case EACCES, EPERM:
             StartError("\(reason); ports below 1024 need the capability CAP_NET_BIND_SERVICE, or choose another port")
-        case EINVAL where address.hasPrefix("[fe80:"):
+        case EINVAL where address.hasPrefix("[fe"):
             StartError("\(reason); a link-local address needs its interface, as in [fe80::1%eth0]:8080")
         default: StartError(reason + (error.shortageAdvice ?? "; choose an address of this machine"))
         }

@@ -37,8 +37,6 @@ extension TokenCacheError {
         case .invalidURL, .invalidID, .laterFormat: .programFault
         // Plain http that the system refuses to send.
         case .unreachable(code: -1_022, _): .programFault
-        // Permanently: the URL is not, or no longer, the server's (RFC 9110, section 15.4).
-        case .redirected(301), .redirected(308): .programFault
         case .unreachable, .timedOut, .redirected, .unexpectedAnswer, .storage: .retryLater(after: nil)
         case .unavailable(_, let time): .retryLater(after: time)
         case .unauthorized, .forbidden: .appSessionEnded

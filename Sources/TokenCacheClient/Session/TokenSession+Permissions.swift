@@ -37,8 +37,13 @@ extension TokenSession {
         await storeOrResolve(new)
     }
 
+    /// Whether this task runs a closure that refreshes a token.
+    @TaskLocal static var isRefreshing = false
+
     /// Waits for a refresh that is under way: the token that it brings is the one to continue from.
+    ///
+    /// Such a closure would wait for itself, and does not wait.
     func passRefresh() async {
-        while let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
+        while !Self.isRefreshing, let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
     }
 }

@@ -38,11 +38,6 @@ extension TokenSession {
             try Task.checkCancellation()
             guard self.life == life else { throw TokenSessionError.closed }
         }
-        // The cache is being asked whether there is a token.
-        if state == .created, let opening {
-            _ = try? await opening.outcome.value()
-            try Task.checkCancellation()
-        }
         guard state.isOpen, let information = currentToken else { throw TokenSessionError.notOpen(state) }
         storeAgain()
         let time = now()
@@ -60,10 +55,10 @@ extension TokenSession {
     /// The present token; if it has expired or was refused, the cache may have another one, as servers can refresh tokens.
     private func reloadedIfExpired(_ information: TokenInformation, at time: Date) async throws -> TokenInformation {
         let isUsable = isUsable(information)
-        let isReloaded = cachingError != nil || abs(time.timeIntervalSince(lastReload)) < Self.cachingPause
+        let isReloaded = isUncached || abs(time.timeIntervalSince(lastReload)) < Self.cachingPause
         if isUsable, isReloaded || !information.isExpired(at: time) { return information }
         // What could not be cached is newer than what the cache has.
-        if cachingError != nil { throw giveUp(information) }
+        if isUncached { throw giveUp(information) }
         lastReload = time
         let life = life
         var failure: (any Error)?
@@ -179,7 +174,7 @@ extension TokenSession {
         while life == asked.life {
             let alone = VersionedToken(content: .token(old), base: .anything)
             // Nobody else has a token that could not be cached.
-            if cachingError != nil, !(cache is LayeredTokenCache) { return alone }
+            if isUncached { return alone }
             let begun: VersionedToken
             do {
                 begun = try await cache.beginRefresh(of: old, by: asked.device, clock: clock) {
@@ -220,7 +215,7 @@ extension TokenSession {
         do {
             // The provider's refusal was final.
             if isDead(old) { throw TokenSessionError.invalidGrant }
-            new = try await asked.refresh(old)
+            new = try await Self.$isRefreshing.withValue(true) { try await asked.refresh(old) }
             try new.check()
         } catch TokenSessionError.invalidGrant where !isDead(old) {
             return try await resolveInvalidGrant(begun, old, asked)
@@ -302,7 +297,7 @@ extension TokenSession {
                 cachingError = error
                 if case .conflict? = error as? TokenCacheError {
                 } else {
-                    // It counts there, and is sent, although this device could not save it.
+                    // The cache keeps it in memory and sends it, although this device could not save it.
                     if cache is LayeredTokenCache { isLoginCached = true }
                     broadcast.tell(.cachingFailed(error))
                 }

@@ -17,6 +17,8 @@ extension TokenSession {
     /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
     /// if the user has signed out there.
     ///
+    /// A server that has lost the token without saying that it was removed closes nothing.
+    ///
     /// - Returns: The new state.
     /// - Throws: What the cache throws, and nothing changes; `TokenSessionError.notOpen`.
     @discardableResult
@@ -27,8 +29,7 @@ extension TokenSession {
         guard let before = currentToken else { return state }
         let cached = try await Outcome { [writes, cache] in
             await writes.finish()
-            guard let cache = cache as? RemoteTokenCache else { return try await cache.fetch() }
-            let found = try await cache.fetchVersion()
+            let found = try await cache.fetchWithBase()
             if case .unreadable(let error) = found.content { throw error }
             // The server may have failed without saying so.
             return found.isUnexplained ? before : found.information
@@ -55,7 +56,7 @@ extension TokenSession {
     private func takeOver(_ cached: TokenInformation?, from before: TokenInformation) {
         // What was fetched is older than a login, a refresh or an end that came meanwhile.
         guard state.isOpen, currentToken == before, isLoginCached else { return }
-        guard refreshing == nil, cachingError == nil || cache is LayeredTokenCache else { return }
+        guard refreshing == nil, !isUncached else { return }
         if let cached {
             if cached != before { replace(withOther: cached) }
         } else {
@@ -63,9 +64,14 @@ extension TokenSession {
         }
     }
 
+    /// Whether the cache lacks the present token; a `LayeredTokenCache` has it in memory even if it could not save it.
+    var isUncached: Bool { cachingError != nil && !(cache is LayeredTokenCache) }
+
     /// Replaces the token by another device's, if that is accepted.
     func replace(withOther other: TokenInformation) {
-        accepts(other) ? replace(with: other) : tellMissing(of: other)
+        guard accepts(other) else { return tellMissing(of: other) }
+        cachingError = nil
+        replace(with: other)
     }
 
     /// Tells once that a token of the cache lacks permissions.

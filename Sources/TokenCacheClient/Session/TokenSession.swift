@@ -313,17 +313,20 @@ public actor TokenSession {
     ///
     /// A token of the same user continues the login, as a refresh does, and is stored unless another device was faster. Its text
     /// may be the same, as Facebook's SDK extends a token by its dates and permissions. What it does not name stays as it was. One
-    /// with another `userID` is another login: an open session ends, and opens again with it.
+    /// with another `userID` is another login: an open session ends, and opens again with it. A refresh that is under way ends first.
     ///
-    /// - Throws: `TokenSessionError.blankToken` or `.limitedLogin`. Nothing is thrown if the token cannot be cached; `cachingError`
-    ///   tells why.
+    /// - Throws: `TokenSessionError.blankToken` or `.limitedLogin`; `.closed` if the session ends meanwhile. Nothing is thrown if the
+    ///   token cannot be cached; `cachingError` tells why.
     public func adopt(_ information: TokenInformation) async throws {
         try information.check()
         func continues(_ present: TokenInformation) -> Bool {
             present.userID == nil || information.userID == nil || present.userID == information.userID
         }
-        // What a refresh under way brings is of the time before.
-        if state.isOpen, currentToken.map(continues) == true { await passRefresh() }
+        if state.isOpen, currentToken.map(continues) == true {
+            let life = life
+            await passRefresh()
+            guard self.life == life else { throw TokenSessionError.closed }
+        }
         var new = information
         if let present = currentToken, continues(present) {
             new = new.completed(from: present)

@@ -80,8 +80,8 @@ package enum JSONText {
 
     /// Eight bytes, tested together.
     ///
-    /// Each test marks bytes by their highest bit. Only a byte beyond ASCII carries into the next one, so that the first mark is
-    /// always right.
+    /// Each test marks bytes by their highest bit. It sees seven bits of each byte, so that no sum or difference carries into the
+    /// next one.
     private struct Block {
         static let byteCount = 8
 
@@ -100,8 +100,10 @@ package enum JSONText {
             return marked.trailingZeroBitCount / 8
         }
 
+        private var low: UInt64 { bytes & ~Self.highest }
+
         /// Marks bytes below 0x20: adding 0x60 to them does not reach 0x80.
-        private var isControl: UInt64 { ~(bytes &+ 0x6060_6060_6060_6060) }
+        private var isControl: UInt64 { ~(low + 0x6060_6060_6060_6060) }
 
         private var isEscaped: UInt64 {
             equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
@@ -109,7 +111,7 @@ package enum JSONText {
 
         /// Marks bytes that equal a character: only where all bits agree does the subtraction leave 0x80.
         private func equal(_ character: UInt8) -> UInt64 {
-            Self.highest &- (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)
+            Self.highest - (low ^ UInt64(character) * 0x0101_0101_0101_0101)
         }
     }
 

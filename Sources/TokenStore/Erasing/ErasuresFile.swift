@@ -280,15 +280,15 @@ extension KeyRingFile {
         } catch {
             throw .refused("\(error)")
         }
-        var copies = [copy.path]
-        // Also beside copies of earlier rings: backups that need these must not bring later erased users back.
-        for other in Set(Folder.names(in: folder) ?? []).union([name]).sorted()
-        where other.hasPrefix("\(Self.standardName)-") {
-            let file = KeyRingFile(path: "\(folder)/\(other)", credentials: nil, directory: "")
-            guard (try? file.load(like: ring)) != nil else { continue }
-            let copiedErasures = ErasuresFile(beside: file, directory: "")
-            if try erasures.copy(to: copiedErasures) { copies.append(copiedErasures.path) }
-        }
-        return copies
+        let copiedErasures = ErasuresFile(beside: copy, directory: "")
+        guard try erasures.copy(to: copiedErasures) else { return [copy.path] }
+        // Also beside copies of earlier rings: backups that need these must not bring later erased users back. Files that are not this
+        // store's stay as they are.
+        let earlier = (Folder.names(in: folder) ?? []).filter { $0.hasPrefix("\(Self.standardName)-") && $0 != name }
+            .map { KeyRingFile(path: "\(folder)/\($0)", credentials: nil, directory: "") }
+            .filter { (try? $0.load(like: ring)) != nil }
+            .map { ErasuresFile(beside: $0, directory: "") }
+            .filter { (try? erasures.copy(to: $0)) == true }
+        return [copy.path, copiedErasures.path] + earlier.map(\.path).sorted()
     }
 }

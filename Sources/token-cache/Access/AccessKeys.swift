@@ -13,6 +13,12 @@ struct Access: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access",
         abstract: "Show, make and end the API keys of an app's server and the sessions of users.",
+        discussion: """
+            EXAMPLES
+              token-cache access keys add backend --scope sessions > backend.key
+              token-cache access keys list
+              echo user-4711 | token-cache access sessions add -
+            """,
         subcommands: [AccessKeys.self, AccessSessions.self]
     )
 }

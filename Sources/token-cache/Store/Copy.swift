@@ -45,10 +45,10 @@ struct Copy: StoreCommand {
     func run() async throws {
         let (from, to) = (try CopyPlace(from), try CopyPlace(to))
         let began = MonotonicTime.now
-        let summary = try await copied(
-            from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))
+        let target = try settings(of: to, beside: from)
+        let summary = try await copied(from: try settings(of: from, beside: to), to: target)
         let seconds = Int64((MonotonicTime.now - began).count / 1_000_000_000)
-        try options.output.print(summary, summary.text(after: seconds))
+        try options.output.print(summary, summary.text(after: seconds, sealedWith: StoreAccess.keyRingPath(target)))
         if !summary.isComplete { throw ExitCode.failure }
     }
 
@@ -70,12 +70,13 @@ struct Copy: StoreCommand {
 }
 
 extension CopySummary {
-    fileprivate func text(after seconds: Int64) -> String {
+    fileprivate func text(after seconds: Int64, sealedWith keyRing: String) -> String {
         var lines = [
             """
             \(Text.count(copied.tokens, "token")) and \(Text.count(copied.sessions, "session")) copied and verified in \
             \(Text.age(seconds))
-            """
+            """,
+            "the copy is sealed with the key ring \(keyRing)",
         ]
         if let moment {
             lines.append("as of \(Text.time(moment)); what servers have stored since is not in the copy")

@@ -268,7 +268,9 @@ struct RequestModel {
                 else {
                     throw Refused()
                 }
-            case "expect": guard field.value.lowercased == "100-continue" else { throw Refused() }
+            // An empty list expects nothing (RFC 9110, section 10.1.1).
+            case "expect":
+                guard field.value.isEmpty || field.value.lowercased == "100-continue" else { throw Refused() }
             default: break
             }
         }

@@ -50,7 +50,7 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         case EIO: "; look for errors of its disk in the kernel's log (dmesg)"
         case Self.notPlain, EISDIR: "; name a regular file"
         case EFBIG: "; name the right file"
-        case ELOOP: "; it is a link: put the file itself there"
+        case ELOOP: "; it, or a folder in its path, is a link: put the file itself there"
         default: shortageAdvice ?? "; \(otherwise)"
         }
     }

@@ -217,6 +217,11 @@ def test_the_copies_of_keys_replace_nothing_but_earlier_copies(serve, tmp_path):
     (server.data / "erasures").write_bytes((other.data / "erasures").read_bytes())
     assert "unless that is an earlier copy" in refused(server.data, "backup", backup, "--keys", str(safe))
     assert (safe / erasures).read_bytes() == recorded
+    # Beside an earlier ring they stop no backup.
+    printed(server.data, "keyring", "rotate")
+    assert erasures not in json.loads(printed(server.data, "backup", backup, "--keys", str(safe), "--json"))["keys"]
+    assert (safe / erasures).read_bytes() == recorded
+    ring, _ = json.loads(printed(server.data, "backup", backup, "--keys", str(safe), "--json"))["keys"]
     (safe / ring).write_text("not to be lost")
     refused(server.data, "backup", backup, "--keys", str(safe))
     assert (safe / ring).read_text() == "not to be lost"

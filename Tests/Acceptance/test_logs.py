@@ -424,4 +424,5 @@ def test_a_proxy_that_is_not_trusted_is_named_where_its_requests_are_redirected(
             connection.send(get("a", f"X-Forwarded-Proto: {scheme}"))
             assert connection.receive().status == 302
     told = "a request with X-Forwarded-Proto: https is redirected, as 127.0.0.1 is not in trusted_proxies"
+    until(lambda: told in server.log())
     assert server.log().count(told) == 1

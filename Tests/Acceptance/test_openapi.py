@@ -51,9 +51,9 @@ def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_pat
 
 
 def test_generators_of_clients_can_read_it():
-    # openapi-generator 7.26 reads no more than 50 aliases, forgets operations in components, and has no type for a mere `const`.
+    # openapi-generator 7.26 reads no more than 50 aliases, leaves out path items in components, and has no type for a mere `const`.
     text, document = FILE.read_text(), description()
-    assert len(re.findall(r"(?m)(?:- |: )\*\w+$", text)) <= 50 and "const:" not in text and "pathItems" not in document["components"]
+    assert len(re.findall(r"(?<=[\s\[])\*\w+", text)) <= 50 and "const:" not in text and "pathItems" not in document["components"]
     names = [operation["operationId"] for item in document["paths"].values() for operation in item.values()
              if "operationId" in operation]
     assert len(set(names)) == len(names) == 28

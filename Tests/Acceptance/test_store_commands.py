@@ -337,11 +337,11 @@ def test_commands_say_how_to_rescue_the_tokens_and_that_works(small_disk, tmp_pa
     for arguments in (["stats"], ["get", "me"], ["backup", str(tmp_path / "backup.db")], ["restore", str(tmp_path / "x.db")]):
         message = refused(data, *arguments)
         assert f"the data directory {data} cannot be used" in message and "Read-only file system" in message
-        assert "copy tokens.db, tokens.db-wal and keys to another disk" in message and "--data-directory" in message
+        assert "copy tokens.db, tokens.db-wal, keys and erasures to another disk" in message and "--data-directory" in message
         assert "ProtectSystem" not in message
     rescued = tmp_path / "rescued"
     rescued.mkdir(mode=0o700)
-    for name in ("tokens.db", "tokens.db-wal", "keys"):
+    for name in ("tokens.db", "tokens.db-wal", "keys", "erasures"):
         if (data / name).exists():
             shutil.copy(data / name, rescued)
     assert printed(rescued, "get", "me") == "hello\n"

@@ -214,7 +214,7 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(session.state == .open)
     }
 
-    @Test(arguments: [false, true])
+    @Test(.timeLimit(.minutes(5)), arguments: [false, true])
     func `what is adopted during a refresh stands, unless the user signs out meanwhile`(signsOut: Bool) async throws {
         let (cache, gate) = (MemoryCache(), Gate())
         let session = patientSession(cache: cache)
@@ -246,14 +246,16 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         }
     }
 
-    @Test func `a refresh may adopt a token itself`() async throws {
-        let session = patientSession(cache: MemoryCache())
+    @Test(.timeLimit(.minutes(5))) func `a refresh may adopt a token itself`() async throws {
+        let cache = MemoryCache()
+        let session = patientSession(cache: cache)
         try await session.open { TokenInformation(token: "one") }
         let new = try await session.token(forcingRefresh: true) { _ in
             try await session.adopt(TokenInformation(token: "adopted"))
             return TokenInformation(token: "refreshed")
         }
         #expect(new.token == "refreshed")
+        try await until { cache.information?.token == "refreshed" }
     }
 
     @Test func `an extension that keeps the token's text is adopted, and completed by what it does not name`()

@@ -6,9 +6,9 @@
     curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
-Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. LOGOUT_KEY signs
-the logout: keep it when you replace the API key, or those who are logged in cannot log out. users.json has, for each name, a user
-id that nobody else ever gets, a salt and what hashed() makes of the password:
+Authorization: Bearer. POST /logout ends it, with the id and the logout of the same answer. With LOGOUT_KEY this program makes
+logout: keep it when you replace the API key, or those who are logged in cannot log out. users.json has, for each name, a user id
+that nobody else ever gets, a salt and what hashed() makes of the password:
 
     {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash":
         "65ec642e14f6cc1cf2f681c39d35a8ec611d16b5ea4bb4e1cb99c74bf1b572571ca99001b7ec814a6947cea455a4ea639d83dc690bff9257085ee89050a923a7"}}
@@ -77,8 +77,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    if not os.environ.get("API_KEY") or not os.environ.get("LOGOUT_KEY"):
-        sys.exit("set API_KEY and LOGOUT_KEY")
+    if not all(os.environ.get(name) for name in ("API_KEY", "LOGOUT_KEY", "USERS")):
+        sys.exit("set API_KEY, LOGOUT_KEY and USERS")
     with open(os.environ["USERS"], encoding="utf-8") as file:
         USERS.update(json.load(file))
     http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -221,7 +221,7 @@ extension Connection {
             context.disbeliefs.log(
                 """
                 a request with X-Forwarded-Proto: https is redirected, as \(peer.address?.description ?? "its sender") is not in \
-                trusted_proxies
+                trusted_proxies; if that is your proxy, add it there
                 """, requestID: summary.id)
         }
         if let response = unserved(decision, request.head, in: bytes, settings) { return (.now(response), summary) }

@@ -28,22 +28,24 @@ extension TokenSession {
 
     /// Takes over what the service says about the permissions of the present token, with the present time.
     ///
-    /// - Throws: `TokenSessionError.notOpen`.
+    /// - Throws: `TokenSessionError.notOpen`, and `.closed` if the session ends meanwhile.
     public func updatePermissions(granted: Set<String>, declined: Set<String> = []) async throws {
+        let life = life
         await passRefresh()
+        guard self.life == life else { throw TokenSessionError.closed }
         guard state.isOpen, var new = currentToken else { throw TokenSessionError.notOpen(state) }
         (new.permissions, new.declinedPermissions, new.permissionsRefreshDate) = (granted, declined, now())
         replace(with: new)
         await storeOrResolve(new)
     }
 
-    /// Whether this task runs a closure that refreshes a token.
-    @TaskLocal static var isRefreshing = false
+    /// The refresh whose closure this task runs.
+    @TaskLocal static var ownRefresh: Outcome<TokenInformation>?
 
     /// Waits for a refresh that is under way: the token that it brings is the one to continue from.
     ///
-    /// Such a closure would wait for itself, and does not wait.
+    /// A closure that refreshes does not wait for its own refresh, which would never end.
     func passRefresh() async {
-        while !Self.isRefreshing, let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
+        while let refreshing, refreshing !== Self.ownRefresh, !Task.isCancelled { _ = try? await refreshing.value() }
     }
 }

@@ -215,7 +215,7 @@ extension TokenSession {
         do {
             // The provider's refusal was final.
             if isDead(old) { throw TokenSessionError.invalidGrant }
-            new = try await Self.$isRefreshing.withValue(true) { try await asked.refresh(old) }
+            new = try await Self.$ownRefresh.withValue(asked.outcome) { try await asked.refresh(old) }
             try new.check()
         } catch TokenSessionError.invalidGrant where !isDead(old) {
             return try await resolveInvalidGrant(begun, old, asked)

@@ -313,7 +313,9 @@ public actor TokenSession {
     ///
     /// A token of the same user continues the login, as a refresh does, and is stored unless another device was faster. Its text
     /// may be the same, as Facebook's SDK extends a token by its dates and permissions. What it does not name stays as it was. One
-    /// with another `userID` is another login: an open session ends, and opens again with it. A refresh that is under way ends first.
+    /// with another `userID` is another login: an open session ends, and opens again with it.
+    ///
+    /// Waits for a refresh that is under way, unless the closure of that refresh calls this.
     ///
     /// - Throws: `TokenSessionError.blankToken` or `.limitedLogin`; `.closed` if the session ends meanwhile. Nothing is thrown if the
     ///   token cannot be cached; `cachingError` tells why.

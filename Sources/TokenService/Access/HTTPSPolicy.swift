@@ -106,9 +106,9 @@ package struct HTTPSPolicy: Sendable {
         }
     }
 
-    /// Whether a request says that it came over https, and is not believed.
+    /// Whether a request says that it came over https, and is not believed as its sender is not among the trusted proxies.
     package func disbelieves(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Bool {
-        !peer.isTrusted
+        !peer.isTrusted && !peer.hidesClient && !peer.isTLS
             && bytes.lastElements(of: head.forwardedProtos(in: bytes)).contains {
                 bytes.equalsIgnoringCase($0, "https")
             }

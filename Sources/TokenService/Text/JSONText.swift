@@ -109,7 +109,7 @@ package enum JSONText {
             equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
         }
 
-        /// Marks bytes that equal a character: only where all bits agree does the subtraction leave 0x80.
+        /// Marks bytes that equal a character: only where all seven bits agree does the subtraction leave 0x80.
         private func equal(_ character: UInt8) -> UInt64 {
             Self.highest - (low ^ UInt64(character) * 0x0101_0101_0101_0101)
         }

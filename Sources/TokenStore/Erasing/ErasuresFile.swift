@@ -124,13 +124,18 @@ package struct ErasuresFile: Hashable, Sendable {
     }
 
     /// Copies the file, durably, over an earlier copy or to where nothing is; false if there is no such file.
-    func copy(to copy: ErasuresFile) throws(StoreError) -> Bool {
+    ///
+    /// - Parameter sparesOthers: Whether another store's file at the copy's path is no error; false is then returned.
+    func copy(to copy: ErasuresFile, sparesOthers: Bool = false) throws(StoreError) -> Bool {
         do throws(SystemError) {
             guard var bytes = try contents() else { return false }
             // The last line may be one that is just being written.
             bytes.removeSubrange((bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0)...)
             let former = try copy.contents()
-            guard bytes.starts(with: former ?? []) else { throw SystemError(call: "its content", code: EEXIST) }
+            guard bytes.starts(with: former ?? []) else {
+                if sparesOthers { return false }
+                throw SystemError(call: "its content", code: EEXIST)
+            }
             if former != bytes { try FileReplacement.replace(copy.path, with: bytes) }
             return true
         } catch {
@@ -282,13 +287,15 @@ extension KeyRingFile {
         }
         let copiedErasures = ErasuresFile(beside: copy, directory: "")
         guard try erasures.copy(to: copiedErasures) else { return [copy.path] }
-        // Also beside copies of earlier rings: backups that need these must not bring later erased users back. Files that are not this
-        // store's stay as they are.
-        let earlier = (Folder.names(in: folder) ?? []).filter { $0.hasPrefix("\(Self.standardName)-") && $0 != name }
-            .map { KeyRingFile(path: "\(folder)/\($0)", credentials: nil, directory: "") }
-            .filter { (try? $0.load(like: ring)) != nil }
-            .map { ErasuresFile(beside: $0, directory: "") }
-            .filter { (try? erasures.copy(to: $0)) == true }
-        return [copy.path, copiedErasures.path] + earlier.map(\.path).sorted()
+        var copies = [copy.path, copiedErasures.path]
+        // Also beside copies of earlier rings: backups that need these must not bring later erased users back.
+        for other in (Folder.names(in: folder) ?? []).sorted()
+        where other.hasPrefix("\(Self.standardName)-") && other != name {
+            let earlier = KeyRingFile(path: "\(folder)/\(other)", credentials: nil, directory: "")
+            guard (try? earlier.load(like: ring)) != nil else { continue }
+            let beside = ErasuresFile(beside: earlier, directory: "")
+            if try erasures.copy(to: beside, sparesOthers: true) { copies.append(beside.path) }
+        }
+        return copies
     }
 }

@@ -15,7 +15,7 @@ struct Access: AsyncParsableCommand {
         abstract: "Show, make and end the API keys of an app's server and the sessions of users.",
         discussion: """
             EXAMPLES
-              token-cache access keys add backend --scope sessions > backend.key
+              (umask 077; token-cache access keys add backend --scope sessions > backend.key)
               token-cache access keys list
               echo user-4711 | token-cache access sessions add -
             """,
@@ -33,7 +33,7 @@ struct AccessKeys: AsyncParsableCommand {
             file has changed; the commands need no server.
 
             EXAMPLES
-              token-cache access keys add backend --scope sessions > backend.key
+              (umask 077; token-cache access keys add backend --scope sessions > backend.key)
               token-cache access keys list
               token-cache access keys remove backend
             """,
@@ -102,7 +102,7 @@ struct AddAccessKey: ConfiguredCommand {
             The key is shown once and cannot be recovered. If it was seen by others, remove it and make another one.
 
             EXAMPLES
-              token-cache access keys add backend --scope sessions > backend.key
+              (umask 077; token-cache access keys add backend --scope sessions > backend.key)
               token-cache access keys add support --scope tokens:read --expires 90d
             """
     )

@@ -63,10 +63,9 @@ final class Upkeep: Sendable {
             }
             var nextStep = MonotonicTime.now
             var nextLook = MonotonicTime.now + agreement.interval
-            var hasLooked = true
             while !isStopped.load(ordering: .acquiring) {
                 if nextLook <= .now || state.hasRefusedKey.load(ordering: .relaxed) {
-                    hasLooked = look(again: !hasLooked)
+                    look()
                     nextLook = .now + agreement.interval
                 }
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
@@ -106,23 +105,17 @@ final class Upkeep: Sendable {
         if isStarted.load(ordering: .acquiring) { finished.wait(atMost: .seconds(4)) }
     }
 
-    /// Looks at what servers have agreed on; returns whether that was possible.
-    ///
-    /// - Parameter again: Whether the last look failed.
-    private func look(again: Bool) -> Bool {
+    private func look() {
         do {
             try agreement.look()
-            return true
         } catch {
             // What the look itself refuses was reported.
-            if case .refused = error { return true }
+            if case .refused = error { return }
             // Clients' requests report that the database cannot be reached, unless theirs are the last connections that it allows.
-            guard !error.mayRetry || again && state.fault == nil, !state.isClosed.load(ordering: .acquiring) else {
-                return false
-            }
+            let isFull = "\(error)".contains("SQLSTATE \(SQLState.tooManyConnections)")
+            guard !error.mayRetry || isFull, !state.isClosed.load(ordering: .acquiring) else { return }
             let text = "this server cannot learn which key seals, and goes on with the present one: \(error)"
-            state.sayOnce(.warning, text, as: error.mayRetry ? "no look" : nil)
-            return false
+            state.sayOnce(.warning, text, as: isFull ? "no connection" : nil)
         }
     }
 

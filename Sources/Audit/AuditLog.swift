@@ -69,14 +69,14 @@ package final class AuditLog: Sendable {
     ///   - keyPath: The path of the running key.
     package static func examine(path: String, keyPath: String) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
-        // The running key is replaced again and again.
-        var replaced = [keyPath]
+        // Files that are created anew: the running key every 15 minutes, and the log if it is missing.
+        var created = [keyPath]
         if FileStatus.exists(path) {
             try AuditFile(path, locks: false).checkOrigin(chain: running.chain)
         } else {
-            replaced.append(path)
+            created.append(path)
         }
-        for file in replaced where unsafe access(Path.folder(of: file), W_OK | X_OK) != 0 {
+        for file in created where unsafe access(Path.folder(of: file), W_OK | X_OK) != 0 {
             throw .file(path: file, .last("open"))
         }
     }

@@ -2,6 +2,7 @@
 import base64
 import contextlib
 import hashlib
+import hmac
 import http.server
 import json
 import re
@@ -81,6 +82,8 @@ def log_in(url, name):
 def test_the_backend_logs_users_in_on_each_device_and_one_device_out(backend):
     server, api, url = backend
     made, *others = (log_in(url, name) for name in ("anna", "anna", "ben"))
+    # Not by the API key, which may be replaced while users are logged in.
+    assert made["logout"] == hmac.new(b"stays the same", made["id"].encode(), "sha256").hexdigest()
     phone, tablet, other = made["session"], *(answer["session"] for answer in others)
     assert exchange(server.address, store("hello", unique_id=phone)).body == STORED
     assert exchange(server.address, fetch(bearer(tablet))).body == found("hello")
@@ -412,7 +415,8 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
         # An answer that is no key set replaces nothing, and leaves no files.
         before = file.read_bytes()
-        for url in (provider.replace("/jwks", "/nothing"), provider.replace("/jwks", "/hiccup"), provider.replace("https:", "http:"), "https://127.0.0.1:1/"):
+        for url in (provider.replace("/jwks", "/nothing"), provider.replace("/jwks", "/hiccup"), provider.replace("https:", "http:"),
+                    "https://127.0.0.1:1/"):
             assert refresh(url).returncode != 0
         assert file.read_bytes() == before and list(tmp_path.glob(".fetch-jwks.*")) == []
         file.write_text('{"keys": "nonsense"}')

@@ -9,9 +9,9 @@
 -- must have room for a second table. If it stops, as when a backup has locked the table for longer than two seconds, run it again, with
 -- the same number of parts; it begins with the first page, and passes quickly over what is copied. To give it up:
 --
---     psql -1 -d tokens -c "SET LOCAL lock_timeout = '2s'" -c 'DROP FUNCTION divide_token CASCADE' -c 'DROP TABLE token_divided'
+--     psql -U token_cache_owner -1 -d tokens -c "SET LOCAL lock_timeout = '2s'" -c 'DROP FUNCTION divide_token CASCADE' -c 'DROP TABLE token_divided'
 --
--- Another number of parts: psql -v parts=16 -d tokens -f partitions.sql
+-- Another number of parts: psql -U token_cache_owner -v parts=16 -d tokens -f partitions.sql
 
 \set ON_ERROR_STOP on
 \if :{?parts}

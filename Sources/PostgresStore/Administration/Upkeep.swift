@@ -109,7 +109,7 @@ final class Upkeep: Sendable {
         do {
             try agreement.look()
         } catch {
-            // What the look itself refuses was reported.
+            // The agreement has reported by itself why it refuses to go on.
             if case .refused = error { return }
             // Clients' requests report that the database cannot be reached, unless theirs are the last connections that it allows.
             let isFull = "\(error)".contains("SQLSTATE \(SQLState.tooManyConnections)")

@@ -159,8 +159,8 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let damagedData = SQLState("XX001")
     static let damagedIndex = SQLState("XX002")
 
-    /// The server or the database is not in the state that a statement needs, as a standby is not for a lock: some poolers send
-    /// reads to one.
+    /// The server or the database is not in the state that a statement needs: for example a standby, to which a pooler has sent a
+    /// read.
     static let notReady = SQLState("55000")
 
     /// Whether the same statement may succeed when it is repeated on the same server.

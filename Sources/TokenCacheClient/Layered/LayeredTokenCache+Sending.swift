@@ -144,7 +144,7 @@ extension LayeredTokenCache {
             try await change(isKept: false, save)
         } catch {
             guard case .sent = result, sent.information == nil else { throw error }
-            // On a full disk, what is left of a sign-out is removed, as that needs no room.
+            // A full disk has no room for what stays of a sign-out; removing all of it needs none.
             try await change(isKept: false) { if $0?.write?.id == write.id { $0 = nil } }
         }
         if case .overtaken = result { report(.learned) }

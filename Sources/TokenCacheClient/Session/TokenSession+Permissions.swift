@@ -17,9 +17,9 @@ extension TokenSession {
         defer { asking.cancel() }
         let obtained = try await outcome.value()
         try obtained.check()
-        await passRefresh()
+        try await passRefresh()
         guard self.life == life, let present = currentToken else { throw TokenSessionError.closed }
-        if let user = obtained.userID, user != present.userID ?? user { throw TokenSessionError.otherUser }
+        guard present.mayBeOfSameUser(as: obtained) else { throw TokenSessionError.otherUser }
         let new = obtained.completed(from: present)
         replace(with: new)
         await storeOrResolve(new)
@@ -30,9 +30,7 @@ extension TokenSession {
     ///
     /// - Throws: `TokenSessionError.notOpen`, and `.closed` if the session ends meanwhile.
     public func updatePermissions(granted: Set<String>, declined: Set<String> = []) async throws {
-        let life = life
-        await passRefresh()
-        guard self.life == life else { throw TokenSessionError.closed }
+        try await passRefresh()
         guard state.isOpen, var new = currentToken else { throw TokenSessionError.notOpen(state) }
         (new.permissions, new.declinedPermissions, new.permissionsRefreshDate) = (granted, declined, now())
         replace(with: new)
@@ -45,7 +43,11 @@ extension TokenSession {
     /// Waits for a refresh that is under way: the token that it brings is the one to continue from.
     ///
     /// A closure that refreshes does not wait for its own refresh, which would never end.
-    func passRefresh() async {
+    ///
+    /// - Throws: `TokenSessionError.closed` if the session ends meanwhile.
+    func passRefresh() async throws {
+        let life = life
         while let refreshing, refreshing !== Self.ownRefresh, !Task.isCancelled { _ = try? await refreshing.value() }
+        guard self.life == life else { throw TokenSessionError.closed }
     }
 }

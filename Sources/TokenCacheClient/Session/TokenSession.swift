@@ -321,16 +321,9 @@ public actor TokenSession {
     ///   token cannot be cached; `cachingError` tells why.
     public func adopt(_ information: TokenInformation) async throws {
         try information.check()
-        func continues(_ present: TokenInformation) -> Bool {
-            present.userID == nil || information.userID == nil || present.userID == information.userID
-        }
-        if state.isOpen, currentToken.map(continues) == true {
-            let life = life
-            await passRefresh()
-            guard self.life == life else { throw TokenSessionError.closed }
-        }
+        if state.isOpen, currentToken?.mayBeOfSameUser(as: information) == true { try await passRefresh() }
         var new = information
-        if let present = currentToken, continues(present) {
+        if let present = currentToken, present.mayBeOfSameUser(as: new) {
             new = new.completed(from: present)
             if state.isOpen {
                 guard new != present else { return }

@@ -132,6 +132,11 @@ extension TokenInformation {
         return new
     }
 
+    /// Whether the tokens may be of the same user; one without a `userID` may be anybody's.
+    func mayBeOfSameUser(as other: TokenInformation) -> Bool {
+        userID == nil || other.userID == nil || userID == other.userID
+    }
+
     /// A later token of the same login, completed by what it does not name.
     func completed(from old: TokenInformation) -> TokenInformation {
         var new = self

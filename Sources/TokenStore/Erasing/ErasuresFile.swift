@@ -288,7 +288,8 @@ extension KeyRingFile {
         let copiedErasures = ErasuresFile(beside: copy, directory: "")
         guard try erasures.copy(to: copiedErasures) else { return [copy.path] }
         var copies = [copy.path, copiedErasures.path]
-        // Also beside copies of earlier rings: backups that need these must not bring later erased users back.
+        // Also beside the copies of earlier rings, with which earlier backups are restored: these must not bring back users who were
+        // erased later.
         for other in (Folder.names(in: folder) ?? []).sorted()
         where other.hasPrefix("\(Self.standardName)-") && other != name {
             let earlier = KeyRingFile(path: "\(folder)/\(other)", credentials: nil, directory: "")

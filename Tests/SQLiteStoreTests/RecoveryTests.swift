@@ -81,11 +81,11 @@ import Testing
             var coder = RowCoder(store.state.sealing)
             let info = [UInt8](repeating: 66, count: 300)
             let changes = try ids.map { Change.store(try coder.row(of: Token(id: Array($0.utf8), info: info))) }
-            let outcomes = store.database.write(changes)
+            let outcomes = store.write(changes)
             let failed = outcomes.indices.filter { (try? outcomes[$0].get()) == nil }
             #expect(rows > 2 && (rows...rows + 2).contains(failed.count))
             // The same few again and again are still no fault of the database.
-            for _ in 0..<20 { _ = store.database.write(failed.map { changes[$0] }) }
+            for _ in 0..<20 { _ = store.write(failed.map { changes[$0] }) }
             #expect(store.state.fault == nil && store.events.all.isEmpty)
             store.database.close()
         }

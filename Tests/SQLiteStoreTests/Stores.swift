@@ -209,7 +209,14 @@ final class WriterHarness {
     func store(_ id: String, bytes: Int) throws {
         var coder = RowCoder(state.sealing)
         let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
-        for outcome in database.write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
+        for outcome in write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
+    }
+
+    /// Makes changes as one group; returns their outcomes.
+    func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
+        let pending = changes.map { PendingChange($0, 0, .none) }
+        _ = database.write(pending)
+        return pending.compactMap(\.outcome)
     }
 
     /// Runs a closure with the writer; its errors are SQLite's.

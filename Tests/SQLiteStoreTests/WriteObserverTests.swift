@@ -47,17 +47,17 @@ import TokenStore
         let id = SessionID.random()
         let session = UserSession(id: id, user: [65], createdAt: 0, expiresAt: .max, lastUsedAt: 0)
         let row = try coder.row(of: session, coder.sessionKey(of: [1].span))
-        #expect(throws: Never.self) { try store.database.write([.createSession(row, perUser: 1)])[0].get() }
+        #expect(throws: Never.self) { try store.write([.createSession(row, perUser: 1)])[0].get() }
         try store.perform {
             try $0.connection.execute(
                 "CREATE TEMP TRIGGER fault BEFORE UPDATE ON main.store BEGIN SELECT RAISE(ABORT, 'a fault'); END")
         }
         _ = recorder.take()
-        #expect(throws: StoreError.self) { try store.database.write([.endSession(id)])[0].get() }
+        #expect(throws: StoreError.self) { try store.write([.endSession(id)])[0].get() }
         #expect(!recorder.take().contains { $0.hasPrefix("end") })
         try store.perform { try $0.connection.execute("DROP TRIGGER IF EXISTS temp.fault") }
         _ = recorder.take()
-        guard case .ended(let ended?) = try store.database.write([.endSession(id)])[0].get() else {
+        guard case .ended(let ended?) = try store.write([.endSession(id)])[0].get() else {
             Issue.record("the session is still there")
             return
         }

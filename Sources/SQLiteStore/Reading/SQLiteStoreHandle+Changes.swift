@@ -10,7 +10,7 @@ extension SQLiteStoreHandle {
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
-        gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion.take)) { (coder) throws(SealingError) in
+        gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion)) { (coder) throws(SealingError) in
             var row = try coder.row(of: Token(id: id, info: tokenInfo), writtenAt: writtenAt ?? unixTime)
             if condition.isEmpty { return .store(row) }
             row.keepsNewer = condition.keepsNewer
@@ -85,11 +85,41 @@ extension RowCoder {
     }
 }
 
+/// A change on its way from its handle to the writer and back.
+///
+/// One object, so that nothing is copied on the way and nothing has to be found again.
+///
+/// Belongs to its handle's thread until it is submitted, then to the thread that decides its outcome, usually the writer's, and when
+/// it is delivered to the handle's again.
+final class PendingChange: @unchecked Sendable {
+    // Unchecked: each of the threads hands it on with a lock, and then no longer uses it.
+
+    let change: Change
+    /// Bytes that `WriteAdmission` has counted for it.
+    let bytes: Int
+    /// Nil until it is decided.
+    var outcome: Result<ChangeOutcome, StoreError>?
+    private var completion: ChangeCompletion
+
+    init(_ change: Change, _ bytes: Int, _ completion: ChangeCompletion) {
+        (self.change, self.bytes, self.completion) = (change, bytes, completion)
+    }
+
+    /// Tells the caller the outcome; called once, on the handle's thread.
+    func complete() {
+        guard let outcome = outcome.take() else { preconditionFailure("an outcome is decided before it is told") }
+        let completion = completion
+        // What the completion holds belongs to this thread, while another one may be the last that refers to this object.
+        self.completion = .none
+        completion.take(outcome)
+    }
+}
+
 /// Called by the handle with the outcome of a change.
 ///
 /// An enum, as a closure around a caller's closure would cost every write an allocation.
 enum ChangeCompletion {
-    case stored((Result<TokenVersion, StoreError>) -> Void)
+    case stored(Completion<TokenVersion>)
     case other((Result<ChangeOutcome, StoreError>) -> Void)
     /// Nobody learns of the outcome.
     case none
@@ -116,8 +146,8 @@ enum ChangeCompletion {
 
     func take(_ outcome: Result<ChangeOutcome, StoreError>) {
         switch (self, outcome) {
-        case (.stored(let take), .success(.stored(let version))): take(.success(version))
-        case (.stored(let take), .failure(let error)): take(.failure(error))
+        case (.stored(let completion), .success(.stored(let version))): completion(.success(version))
+        case (.stored(let completion), .failure(let error)): completion(.failure(error))
         case (.stored, _): preconditionFailure("a change has the outcome of its kind")
         case (.other(let take), _): take(outcome)
         case (.none, _): break

@@ -12,14 +12,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     let database: OpenDatabase
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     var coder: RowCoder
-    private var gathered: [Change] = []
-    /// Bytes of the gathered changes that were admitted.
-    private var gatheredBytes = 0
-    /// Completions of the gathered changes, in the same order.
-    private var completions: [ChangeCompletion] = []
-    /// Completions of the submitted batches, by the batches' numbers.
-    private var submitted: [UInt64: [ChangeCompletion]] = [:]
-    private var batchNumber: UInt64 = 0
+    private var gathered: [PendingChange] = []
     /// When sessions were used since the last flush, in seconds since 1970, by the keys of their rows.
     ///
     /// Private, so that the compiler sees all uses and each turn needs no check for overlapping ones.
@@ -100,9 +93,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             return completion.take(.failure(.overloaded(overload)))
         }
         do {
-            gathered.append(try make(&coder))
-            gatheredBytes += bytes
-            completions.append(completion)
+            gathered.append(PendingChange(try make(&coder), bytes, completion))
         } catch {
             database.writerThread.admission.release(bytes)
             completion.take(.failure(.sealing(error)))
@@ -170,24 +161,14 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private func submitGathered() {
         if !uses.isEmpty { gatherUses() }
         guard !gathered.isEmpty else { return }
-        let (changes, bytes, number) = (gathered, gatheredBytes, batchNumber)
-        submitted[number] = completions
-        (gathered, gatheredBytes, completions) = ([], 0, [])
-        batchNumber += 1
+        let changes = gathered
+        gathered = []
         database.writerThread.submit(
-            WriteBatch(changes: changes, admittedBytes: bytes) { [self] outcomes in
-                for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
-                    deliver { self.complete(number, outcomes, from: start) }
+            WriteBatch(changes: changes) { [deliver] in
+                for start in stride(from: 0, to: changes.count, by: Self.outcomesTogether) {
+                    deliver { for change in changes[start...].prefix(Self.outcomesTogether) { change.complete() } }
                 }
             }
         )
-    }
-
-    /// Calls some completions of a batch, beginning at an index.
-    private func complete(_ number: UInt64, _ outcomes: [Result<ChangeOutcome, StoreError>], from start: Int) {
-        let end = min(start + Self.outcomesTogether, outcomes.count)
-        let isLast = end == outcomes.count
-        guard let completions = isLast ? submitted.removeValue(forKey: number) : submitted[number] else { return }
-        for index in start..<end { completions[index].take(outcomes[index]) }
     }
 }

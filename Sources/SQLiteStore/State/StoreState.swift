@@ -116,11 +116,11 @@ final class WriterMetrics: Sendable {
         self.sessions.set(UInt64(sessions))
     }
 
-    func noteGroup(_ outcomes: [Result<ChangeOutcome, StoreError>], took duration: Duration) {
+    func noteGroup(_ changes: [PendingChange], took duration: Duration) {
         commitTime.add(duration)
-        groupSize.add(UInt64(outcomes.count))
+        groupSize.add(UInt64(changes.count))
         var stored: UInt64 = 0
-        for outcome in outcomes { if case .success(.stored) = outcome { stored += 1 } }
+        for change in changes { if case .success(.stored) = change.outcome { stored += 1 } }
         writes.add(stored)
     }
 }

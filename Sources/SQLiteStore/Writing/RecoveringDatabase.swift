@@ -35,9 +35,9 @@ final class RecoveringDatabase {
         private static let largestProbe = 4 << 20
 
         /// Counts a group that is not stored.
-        mutating func note(_ changes: [Change]) {
+        mutating func note(_ changes: [PendingChange]) {
             count += changes.count
-            bytes = max(bytes, min(changes.reduce(0) { $0 + $1.valueBytes }, Self.largestProbe))
+            bytes = max(bytes, min(changes.reduce(0) { $0 + $1.change.valueBytes }, Self.largestProbe))
         }
     }
 
@@ -123,28 +123,29 @@ final class RecoveringDatabase {
 
     // MARK: - Writing
 
-    /// Makes changes durable; see `WriterConnection.apply`.
-    func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
+    /// Makes changes durable and decides their outcomes; see `WriterConnection.apply`.
+    ///
+    /// - Returns: Whether any of them was made.
+    func write(_ changes: [PendingChange]) -> Bool {
         let began = ContinuousClock.now
-        let outcomes: [Result<ChangeOutcome, StoreError>]
         do {
-            outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
+            try perform(writing: changes.compactMap(\.change.writtenID)) { (writer) throws(SQLiteError) in
                 let rules = WriteRules(
                     acceptance: state.sealing.acceptance, retention: state.retention,
                     expiryTime: state.clock.expiryTime)
-                return try writer.apply(changes, rules) { !damagedRows(of: $0).note($0.key) }
+                try writer.apply(changes, rules) { !damagedRows(of: $0).note($0.key) }
             }
-            for (change, outcome) in zip(changes, outcomes) {
-                if case .failure(.write) = outcome { continue }
-                damagedRows(of: change).noteSound()
+            for pending in changes {
+                if case .failure(.write) = pending.outcome { continue }
+                damagedRows(of: pending.change).noteSound()
             }
             noteLimit()
         } catch {
             failure?.note(changes)
-            outcomes = changes.map { _ in .failure(error) }
+            for pending in changes { pending.outcome = .failure(error) }
         }
-        state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
-        return outcomes
+        state.metrics.noteGroup(changes, took: ContinuousClock.now - began)
+        return changes.contains { if case .success = $0.outcome { true } else { false } }
     }
 
     private func damagedRows(of change: Change) -> DamagedRows {

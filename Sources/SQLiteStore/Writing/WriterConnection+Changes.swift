@@ -10,10 +10,10 @@ struct WriteRules {
 
 /// The changes of a group.
 extension WriterConnection {
-    /// Makes changes durable, all in one transaction and in their order.
+    /// Makes changes durable, all in one transaction and in their order, and decides their outcomes.
     ///
-    /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown and
-    /// nothing is changed. If the disk is full, room is made where that is possible, and the transaction runs once more. If a
+    /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown, nothing
+    /// is changed, and the outcomes mean nothing. If the disk is full, room is made where that is possible, and the transaction runs once more. If a
     /// change meets a damaged page, the transaction runs once more without the changes of that row.
     ///
     /// - Parameters:
@@ -21,44 +21,44 @@ extension WriterConnection {
     ///   - rules: For all of them.
     ///   - isOfOneRow: Called with a change that has met a damaged page; returns whether the damage may concern that row alone, so
     ///     that the other changes are still made.
-    /// - Returns: An outcome for each change.
     func apply(
-        _ changes: [Change], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool
-    ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
+        _ changes: [PendingChange], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool
+    ) throws(SQLiteError) {
         do {
-            return try applyOnce(changes, rules)
+            try applyOnce(changes, rules)
         } catch {
-            if error.isOfOnePage, let damaged = failedChange.map({ changes[$0] }), isOfOneRow(damaged) {
-                let failure = Result<ChangeOutcome, StoreError>.failure(.write(StoreFault(error)))
-                let sound = changes.filter { $0.key != damaged.key }
-                var outcomes = sound.isEmpty ? [] : try apply(sound, rules, isOfOneRow)[...]
-                return changes.map { $0.key == damaged.key ? failure : outcomes.popFirst() ?? failure }
+            if error.isOfOnePage, let damaged = failedChange, isOfOneRow(damaged) {
+                var sound: [PendingChange] = []
+                for pending in changes {
+                    if pending.change.key == damaged.key {
+                        pending.outcome = .failure(.write(StoreFault(error)))
+                    } else {
+                        sound.append(pending)
+                    }
+                }
+                if !sound.isEmpty { try apply(sound, rules, isOfOneRow) }
+                return
             }
             guard error.isDiskFull, try makeRoom() else { throw error }
-            return try applyOnce(changes, rules)
+            try applyOnce(changes, rules)
         }
     }
 
-    private func applyOnce(
-        _ changes: [Change], _ rules: WriteRules
-    ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
+    private func applyOnce(_ changes: [PendingChange], _ rules: WriteRules) throws(SQLiteError) {
         failedChange = nil
-        return try transaction { () throws(SQLiteError) in
+        try transaction { () throws(SQLiteError) in
             try checkLimits()
-            var outcomes: [Result<ChangeOutcome, StoreError>] = []
-            outcomes.reserveCapacity(changes.count)
-            for change in changes {
+            for pending in changes {
                 do throws(SQLiteError) {
-                    outcomes.append(try outcome(of: change, rules))
+                    pending.outcome = try outcome(of: pending.change, rules)
                 } catch {
                     guard error.isOfOneStatement, connection.isInTransaction else {
-                        failedChange = outcomes.count
+                        failedChange = pending.change
                         throw error
                     }
-                    outcomes.append(.failure(.write(StoreFault(error))))
+                    pending.outcome = .failure(.write(StoreFault(error)))
                 }
             }
-            return outcomes
         }
     }
 

@@ -23,8 +23,8 @@ final class WriterConnection {
     var sessionCount: Int
     /// The limit because of which new ids are refused, as of the last group; nil if they are accepted.
     var reachedLimit: StoreLimit?
-    /// The index of the change that made the last group fail; nil if the cause was not a single change.
-    var failedChange: Int?
+    /// The change that made the last group fail; nil if the cause was not a single change.
+    var failedChange: Change?
     /// The sessions that the open transaction has ended; nil for those whose rows do not open.
     private var endedSessions: [SessionKey?] = []
     /// The sessions for which `willEnd` was called; `RecoveringDatabase` empties this when it has reported that the change is over.

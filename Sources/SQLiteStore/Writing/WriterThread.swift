@@ -7,13 +7,11 @@ import TokenStore
 
 /// Changes that wait to be committed together.
 struct WriteBatch: Sendable {
-    let changes: [Change]
-    /// Bytes that `WriteAdmission` has counted for them.
-    var admittedBytes = 0
-    /// Takes an outcome for each change.
+    let changes: [PendingChange]
+    /// Called when all of them have outcomes.
     ///
     /// Usually called on the writer's thread; on another one if the writer has stalled or is closed.
-    let finish: @Sendable ([Result<ChangeOutcome, StoreError>]) -> Void
+    let finish: @Sendable () -> Void
 }
 
 /// The one thread that commits.
@@ -78,14 +76,19 @@ final class WriterThread: Sendable {
 
     /// Queues a batch.
     ///
-    /// The outcomes are passed to the batch's `finish`.
+    /// Its `finish` is called when the changes are made, or cannot be made.
     func submit(_ batch: WriteBatch) {
         if !enqueue({ $0.batches.append(batch) }) { fail(batch, .closed) }
     }
 
     private func fail(_ batch: WriteBatch, _ error: StoreError) {
-        admission.release(batch.admittedBytes)
-        batch.finish(batch.changes.map { _ in .failure(error) })
+        for change in batch.changes { change.outcome = .failure(error) }
+        finish(batch)
+    }
+
+    private func finish(_ batch: WriteBatch) {
+        admission.release(batch.changes.reduce(0) { $0 + $1.bytes })
+        batch.finish()
     }
 
     /// Fails the batches and jobs that are queued behind a write that has stalled.
@@ -195,9 +198,11 @@ final class WriterThread: Sendable {
             if !batches.isEmpty {
                 // On a full disk a checkpoint may make room, so failing commits must not delay it.
                 let began = ContinuousClock.now
-                if write(batches, to: database) {
-                    let count = batches.reduce(0) { $0 + $1.changes.count }
-                    pause = GroupPause(afterGroupOf: count, took: .now - began)
+                let changes = batches.count == 1 ? batches[0].changes : batches.flatMap(\.changes)
+                let isMade = database.write(changes)
+                for batch in batches { finish(batch) }
+                if isMade {
+                    pause = GroupPause(afterGroupOf: changes.count, took: .now - began)
                     schedule.noteCommit(at: .now)
                     state.clock.use { $0.noteWrite() }
                 } else {
@@ -238,26 +243,6 @@ final class WriterThread: Sendable {
             let job = queue.jobs.isEmpty ? nil : queue.jobs.removeFirst()
             return (batches, job, queue.isEmpty, queue.isClosed)
         }
-    }
-
-    /// Returns whether any of the changes was made.
-    private func write(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
-        let outcomes: [Result<ChangeOutcome, StoreError>]
-        if let batch = batches.first, batches.count == 1 {
-            // Usually there is one batch, of one loop.
-            outcomes = database.write(batch.changes)
-            admission.release(batch.admittedBytes)
-            batch.finish(outcomes)
-        } else {
-            outcomes = database.write(batches.flatMap(\.changes))
-            var start = 0
-            for batch in batches {
-                admission.release(batch.admittedBytes)
-                batch.finish(Array(outcomes[start..<(start + batch.changes.count)]))
-                start += batch.changes.count
-            }
-        }
-        return outcomes.contains { (try? $0.get()) != nil }
     }
 
     private func carryOut(

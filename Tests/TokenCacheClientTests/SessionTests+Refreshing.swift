@@ -50,6 +50,35 @@ extension SessionTests {
     }
 
     @Test(arguments: [false, true])
+    func `a token that is asked for while the session opens comes when it is open`(isFailing: Bool) async throws {
+        let cache = MemoryCache(named)
+        let session = session(cache)
+        cache.gate.shut()
+        let opening = Task { try await session.open() }
+        try await until { await session.opening != nil }
+        let asking = Task { try await session.token() }
+        try await until { await session.opening?.outcome.waiters == 2 }
+        cache.fail(isFailing)
+        cache.gate.open()
+        if isFailing {
+            // The app learns that it is to try again, not that the user has to log in.
+            await #expect(throws: Trouble.self) { try await asking.value }
+            await #expect(throws: Trouble.self) { try await opening.value }
+        } else {
+            #expect(try await asking.value == named)
+            #expect(try await opening.value == .open)
+        }
+    }
+
+    @Test func `a login may ask for the session's token, and learns that there is none`() async throws {
+        let session = session(MemoryCache())
+        try await session.open {
+            await #expect(throws: TokenSessionError.notOpen(.createdOpening)) { try await session.token() }
+            return named
+        }
+    }
+
+    @Test(arguments: [false, true])
     func `a token that was refused opens no session, until it is extended under the same text`(isExtended: Bool)
         async throws
     {

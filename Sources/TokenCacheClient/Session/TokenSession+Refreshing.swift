@@ -20,17 +20,21 @@ extension TokenSession {
     ///
     /// The result of a refresh that ends after the session was closed is stored for the next one.
     ///
+    /// While `open` looks for a token, the call waits for it.
+    ///
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
     ///   - refresh: Obtains a new token; it takes precedence over the `refresh` of the session. If there is neither, and the present
     ///     token has expired or was refused, the cache is asked for another one, which its server may have refreshed. If the provider
     ///     has refused for good, the closure has to throw `TokenSessionError.invalidGrant`.
-    /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; if the token cannot be used without a refresh, what the
-    ///   refresh or the server's cache throws; `CancellationError`.
+    /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; what an `open` under way throws; if the token cannot be used
+    ///   without a refresh, what the refresh or the server's cache throws; `CancellationError`.
     public func token(
         validFor duration: Duration = .seconds(60), forcingRefresh isForced: Bool = false, refresh: Refresh? = nil
     ) async throws -> TokenInformation {
+        // An app's first request may come while the session opens. The user is not waited for, as the login may end in this call.
+        if let opening, !state.isOpen, state != .createdOpening { _ = try await wait(for: opening) }
         let refresh = refresh ?? self.refresh
         if isForced, refresh != nil, let refreshing {
             let life = life

@@ -198,7 +198,7 @@ public actor TokenSession {
         return try await wait(for: begun)
     }
 
-    private func wait(for opening: Opening) async throws -> State {
+    func wait(for opening: Opening) async throws -> State {
         do {
             return try await opening.outcome.value()
         } catch {

@@ -296,8 +296,7 @@ enum WALFileSystem {
                 unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
             }
             // Nobody locks a WAL.
-            unsafe methods.pointee.xLock = { _, _ in SQLITE_OK }
-            unsafe methods.pointee.xUnlock = { _, _ in SQLITE_OK }
+            unsafe (methods.pointee.xLock, methods.pointee.xUnlock) = ({ _, _ in SQLITE_OK }, { _, _ in SQLITE_OK })
             unsafe methods.pointee.xCheckReservedLock = { _, _ in SQLITE_MISUSE }
             unsafe methods.pointee.xFileControl = { memory, operation, argument in
                 unsafe afterFlush(memory) { unsafe $1.xFileControl($0, operation, argument) }

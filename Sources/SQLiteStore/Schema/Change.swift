@@ -62,6 +62,76 @@ enum ChangeOutcome: Sendable {
     case noted
 }
 
+/// A change on its way from its handle to the writer and back.
+///
+/// One object, so that nothing is copied on the way and nothing has to be found again.
+///
+/// Belongs to its handle's thread until it is submitted, then to the thread that decides its outcome, usually the writer's, and when
+/// it is delivered to the handle's again.
+final class PendingChange: @unchecked Sendable {
+    // Unchecked: each of the threads hands it on with a lock, and then no longer uses it.
+
+    let change: Change
+    /// Bytes that `WriteAdmission` has counted for it.
+    let bytes: Int
+    /// Nil until it is decided.
+    var outcome: Result<ChangeOutcome, StoreError>?
+    private var completion: ChangeCompletion
+
+    init(_ change: Change, _ bytes: Int, _ completion: ChangeCompletion) {
+        (self.change, self.bytes, self.completion) = (change, bytes, completion)
+    }
+
+    /// Tells the caller the outcome; called once, on the handle's thread.
+    func complete() {
+        guard let outcome = outcome.take() else { preconditionFailure("an outcome is decided before it is told") }
+        let completion = completion
+        // What the completion holds belongs to this thread, while another one may be the last that refers to this object.
+        self.completion = .none
+        completion.take(outcome)
+    }
+}
+
+/// Called by the handle with the outcome of a change.
+///
+/// An enum, as a closure around a caller's closure would cost every write an allocation.
+enum ChangeCompletion {
+    case stored(Completion<TokenVersion>)
+    case other((Result<ChangeOutcome, StoreError>) -> Void)
+    /// Nobody learns of the outcome.
+    case none
+
+    /// - Parameter value: The outcome that changes of this kind have.
+    static func other<Value>(
+        _ completion: Completion<Value>, _ value: @escaping (ChangeOutcome) -> Value?
+    ) -> ChangeCompletion {
+        .other { outcome in
+            completion(
+                outcome.map { outcome in
+                    guard let value = value(outcome) else {
+                        preconditionFailure("a change has the outcome of its kind")
+                    }
+                    return value
+                })
+        }
+    }
+
+    /// For a change that ends some sessions.
+    static func count(_ completion: Completion<Int>) -> ChangeCompletion {
+        .other(completion) { if case .endedSome(let count) = $0 { count } else { nil } }
+    }
+
+    func take(_ outcome: Result<ChangeOutcome, StoreError>) {
+        switch (self, outcome) {
+        case (.stored(let completion), .success(.stored(let version))): completion(.success(version))
+        case (.stored(let completion), .failure(let error)): completion(.failure(error))
+        case (.stored, _): preconditionFailure("a change has the outcome of its kind")
+        case (.other(let take), _): take(outcome)
+        case (.none, _): break
+        }
+    }
+}
+
 /// What a step of the walk changes: rows that have not been written since they were read.
 struct WalkChanges: Sendable {
     var expiredTokens: [(slot: Int64, version: TokenVersion)] = []

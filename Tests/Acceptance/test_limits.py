@@ -132,6 +132,22 @@ def go_on(connection):
     assert connection.receive().body == INVALID_INPUT
 
 
+@contextlib.contextmanager
+def storing(shim, folder, count):
+    """A server at its limit of connections, which wait for a disk that stands still; when it goes on, their tokens are stored."""
+    server = shim.serve(folder, {**ADMINISTRATION, "limits": {"connections": count}, "store": {"timeout": "1h"}})
+    shim.set(sync_delay_microseconds=1 << 31)
+    connections = [Connection(server.address) for _ in range(count)]
+    for connection in connections:
+        connection.send(post_of(form(unique_id=fresh_id(), token_info="a"), FORM))
+    yield server
+    shim.set(sync_delay_microseconds=0)
+    for connection in connections:
+        assert connection.receive().body == STORED
+        connection.close()
+    until(lambda: is_served(server))
+
+
 def is_served(server):
     """Whether a new connection gets an answer of the contract."""
     with Connection(server.address) as connection:
@@ -142,19 +158,28 @@ def is_served(server):
             return False
 
 
-def test_connections_up_to_the_limit_are_served_and_one_more_gets_503(serve):
-    server = serve({"limits": {"connections": 5}})
-    connections = [open_and_begin(server) for _ in range(5)]
-    for _ in range(3):
-        with Connection(server.address) as extra:
-            response = extra.receive()
-            check_http_error(response, 503)
-            assert response.closes
-            extra.expect_end()
-    connections.pop().close()
-    until(lambda: is_served(server))
-    for connection in connections:
-        go_on(connection)
+def test_connections_up_to_the_limit_are_served_and_one_more_gets_503(shim, tmp_path):
+    with storing(shim, tmp_path / "server", 5) as server:
+        for count in range(1, 4):
+            with Connection(server.address) as extra:
+                response = extra.receive()
+                check_http_error(response, 503)
+                assert response.closes
+                extra.expect_end()
+            assert metrics(server)['token_cache_connections_refused_total{cause="limit"}'] == count
+
+
+@pytest.mark.parametrize("part", [
+    b"G", lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 9"), get("nobody") * 20_000,
+], ids=["a byte", "a head", "answers that are not read"])
+def test_clients_that_keep_a_request_waiting_keep_no_client_out(serve, part):
+    server = serve({"limits": {"connections": 10}})
+    slow = [open_and_use(server) for _ in range(10)]
+    for connection in slow:
+        connection.send_while_possible(part)
+    for _ in range(5):
+        until(lambda: is_served(server))
+    for connection in slow:
         connection.close()
 
 
@@ -251,11 +276,10 @@ def test_an_idle_connection_of_another_loop_makes_room(serve):
         go_on(busy)
 
 
-def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_path):
-    server = serve({"limits": {"connections": 1}})
+def test_503_can_be_read_by_a_client_that_sends_its_request_first(shim, tmp_path):
     file = tmp_path / "body"
     file.write_bytes(form_of(500_000, fresh_id()))
-    with open_and_begin(server):
+    with storing(shim, tmp_path / "server", 1) as server:
         for arguments in [[], ["--header", "Expect:", "--data-binary", f"@{file}"]]:
             done = subprocess.run(
                 ["curl", "--silent", "--show-error", "--max-time", "30", *arguments, f"{server.base}/token?unique_id=a"],
@@ -263,15 +287,9 @@ def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_pat
             assert b'"errorCode":"50300"' in done.stdout
 
 
-def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(serve):
-    server = serve({"limits": {"connections": 3}})
-    connections = [open_and_begin(server) for _ in range(3)]
-    storm = [Connection(server.address) for _ in range(1_300)]
-    go_on(connections[0])
+def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(shim, tmp_path):
+    with storing(shim, tmp_path / "server", 3) as server:
+        storm = [Connection(server.address) for _ in range(1_300)]
     for extra in storm:
         extra.reset()
     until(lambda: is_served(server))
-    for connection in connections[1:]:
-        go_on(connection)
-    for connection in connections:
-        connection.close()

@@ -104,18 +104,12 @@ def test_failures_are_counted_by_cause(serve):
 
 
 def test_connections_are_counted(serve):
-    server = serve({**ADMINISTRATION, "limits": {"connections": 2}})
+    server = serve(ADMINISTRATION)
     open_ones = [Connection(server.address) for _ in range(2)]
     for connection in open_ones:
-        # Neither makes room: it was answered before, and is not idle while its request waits for its body.
         assert connection.exchange(get("nobody")).body == NOT_FOUND
-        connection.send(lines(
-            "POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 1", "Expect: 100-continue"))
-        assert connection.receive().status == 100
-    assert exchange(server.address, get("nobody")).status == 503
     after = metrics(server)
-    assert after['token_cache_connections_refused_total{cause="limit"}'] == 1
-    assert after["token_cache_connections_accepted_total"] == 3
+    assert after["token_cache_connections_open"] == after["token_cache_connections_accepted_total"] == 2
     for connection in open_ones:
         connection.close()
     until(lambda: metrics(server)["token_cache_connections_open"] == 0)

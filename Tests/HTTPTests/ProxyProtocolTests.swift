@@ -57,6 +57,8 @@ import Testing
             #expect((client == nil) == (count == 0))
         }
         // What the proxy asks for itself comes from no client.
+        let ofSocket = block(0x21, 0x31, [UInt8](repeating: 0, count: 216) + extensions)
+        #expect(ProxyProtocol.read(ofSocket) == .header(length: ofSocket.count, client: nil, isTLS: isTLS))
         let ofProxy = block(0x20, 0x00, extensions)
         #expect(ProxyProtocol.read(ofProxy) == .header(length: ofProxy.count, client: nil))
     }

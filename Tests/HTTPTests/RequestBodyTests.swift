@@ -13,6 +13,7 @@ import Testing
         #expect(read(old).continues == 0)
         let none = "POST / HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 2\r\n\r\n"
         #expect(read(none) == read(none.replacing("Expect:\r\n", with: "")))
+        #expect(read(head.replacing("100-Continue", with: "100-continue , ,100-Continue,")).continues == 1)
         let large = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000000\r\n\r\n"
         #expect(read(large) == Reading(end: "refused bodyTooLarge"))
         let chunked = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"

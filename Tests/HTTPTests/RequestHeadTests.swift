@@ -85,6 +85,7 @@ import Testing
             ("POST / HTTP/1.0\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", .transferEncodingInOldVersion),
             ("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: a\r\nContent-Type: a\r\n\r\n", .repeatedContentType),
             ("POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n", .unknownExpectation),
+            ("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue, 200-ok\r\n\r\n", .unknownExpectation),
         ]
     )
     func `a request that two parsers could read in two ways is refused`(input: String, refusal: Refusal) {

@@ -7,17 +7,21 @@ import TokenService
 /// What a policy does with a request: `served`, `secure`, or the redirect's status and location.
 private func outcome(
     _ mode: HTTPSPolicy.Mode, from address: String?, isTLS: Bool = false, _ request: String,
-    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080, hidesClient: Bool = false
+    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080, tlsPort: UInt16? = nil,
+    hidesClient: Bool = false
 ) -> String {
     let policy = HTTPSPolicy(
-        mode: mode, trusted: (trusted + ["unix"]).compactMap(TrustedProxy.init), publicHost: publicHost)
+        mode: mode, trusted: (trusted + ["unix"]).compactMap(TrustedProxy.init), publicHost: publicHost,
+        tlsPort: tlsPort)
     let reader = RequestReader(reading: request)
     let peer = policy.peer(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port, hidesClient: hidesClient)
     switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: peer) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
     case .refused(let refusal): return "\(refusal.status.rawValue)"
     case .redirected:
-        guard let redirect = policy.redirect(reader.request.head, in: reader.requestBytes) else { return "no host" }
+        guard let redirect = policy.redirect(reader.request.head, in: reader.requestBytes, from: peer) else {
+            return "no host"
+        }
         return "\(redirect.status.rawValue) \(String(decoding: redirect.extras?.location ?? [], as: UTF8.self))"
     }
 }
@@ -225,6 +229,21 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
         #expect(location(get(""), publicHost: "t.example:8443") == "302 https://t.example:8443/token?a=b")
         #expect(location("GET / HTTP/1.0\r\n\r\n") == "no host")
         #expect(location("GET / HTTP/1.0\r\n\r\n", publicHost: "a") == "302 https://a/")
+    }
+
+    @Test(
+        arguments: [
+            ("a.example", "a.example"), ("a.example:80", "a.example"), ("[2001:db8::1]:80", "[2001:db8::1]"),
+            ("a.example:8080", "a.example:8443"), ("[2001:db8::1]:8080", "[2001:db8::1]:8443"),
+            ("a.example:81", "a.example:81"), ("a.example:", "a.example:"),
+        ])
+    func `a redirect goes to a port of HTTPS, if it is known`(host: String, location: String) {
+        func found(tlsPort: UInt16?) -> String {
+            outcome(.strict, from: "192.0.2.1", "GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n", tlsPort: tlsPort)
+        }
+        #expect(found(tlsPort: 8_443) == "302 https://\(location)/")
+        #expect(found(tlsPort: 443) == "302 https://\(location.replacing(":8443", with: ""))/")
+        #expect(found(tlsPort: nil) == "302 https://\(location.replacing(":8443", with: ":8080"))/")
     }
 
     /// PHP 8 behind Apache or nginx joins lines with a comma.

@@ -75,6 +75,8 @@ package enum ProxyProtocol {
             guard length >= 36 else { return .malformed }
             let client = IPAddress(networkOrder: bytes[16..<32])
             return .header(length: end, client: client, isTLS: isTLS(bytes[52..<end]))
+        // Two paths of Unix sockets come first.
+        case 3 where length >= 216: return .header(length: end, client: nil, isTLS: isTLS(bytes[232..<end]))
         default: return .header(length: end, client: nil)
         }
     }
@@ -88,6 +90,7 @@ package enum ProxyProtocol {
         while rest.count > 3 {
             let start = rest.startIndex
             let length = Int(rest[start + 1]) << 8 + Int(rest[start + 2])
+            guard 3 + length <= rest.count else { return nil }
             if rest[start] == 0x20 && length > 0 { return rest[start + 3] & 1 == 1 }
             rest = rest.dropFirst(3 + length)
         }

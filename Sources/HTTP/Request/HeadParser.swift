@@ -152,9 +152,13 @@ struct HeadParser {
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         // The list may be empty (RFC 9110, section 10.1.1). PHP's Guzzle sends it so that libcurl does not wait for 100 Continue.
-        guard !value.isEmpty else { return }
-        guard bytes.equalsIgnoringCase(value, "100-continue") else { throw .unknownExpectation }
-        head.fields.expectsContinue = true
+        guard value.count <= 128 else { throw .unknownExpectation }
+        var isKnown = true
+        bytes.forEachElement(of: value, least: 1) { expectation in
+            head.fields.expectsContinue = true
+            if !bytes.equalsIgnoringCase(expectation, "100-continue") { isKnown = false }
+        }
+        if !isKnown { throw .unknownExpectation }
     }
 
     private mutating func readConnection(_ value: ByteRange, of bytes: Span<UInt8>) {

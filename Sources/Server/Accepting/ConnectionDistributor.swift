@@ -91,6 +91,9 @@ final class ConnectionDistributor: Sendable {
 
     /// Makes room on any loop for a new connection: first among those that have not been answered, then among idle ones.
     ///
+    /// At last those end that wait for the rest of a request or for their client to read: otherwise one answer would be enough to
+    /// keep a place with a byte now and then.
+    ///
     /// - Returns: Whether the new one is served.
     private func makeRoom() async -> Bool {
         // What is closed in one round makes room in a later one: a handshake that ends early takes some turns to be gone.
@@ -102,7 +105,8 @@ final class ConnectionDistributor: Sendable {
             case .none: vainRounds += 1
             }
         }
-        return await makeRoom(.idle) == .found
+        if await makeRoom(.idle) == .found { return true }
+        return await makeRoom(.unfinished) == .found
     }
 
     /// Asks one loop after the other for room.

@@ -44,7 +44,7 @@ extension Connection {
             // A client that is redirected must not be asked for its token in clear.
             let head = reader.partialHead
             let decision = settings.https.decision(on: head, in: reader.requestBytes, from: peer)
-            if let response = Self.unserved(decision, head, in: reader.requestBytes, settings) {
+            if let response = Self.unserved(decision, head, in: reader.requestBytes, from: peer, settings) {
                 endUnread(with: response, on: context)
                 return true
             }
@@ -217,14 +217,12 @@ extension Connection {
         var summary = RequestSummary(request.head)
         summary.id = context.requestID(request.head, in: bytes, from: peer)
         let decision = settings.https.decision(on: request.head, in: bytes, from: peer)
-        if decision == .redirected, settings.https.disbelieves(request.head, in: bytes, from: peer) {
-            context.disbeliefs.log(
-                """
-                a request with X-Forwarded-Proto: https is redirected, as \(peer.address?.description ?? "its sender") is not in \
-                trusted_proxies; if that is your proxy, add it there
-                """, requestID: summary.id)
+        if decision == .redirected, let cause = settings.https.cause(ofLoop: request.head, in: bytes, from: peer) {
+            context.redirectLoops.log(cause, requestID: summary.id)
         }
-        if let response = unserved(decision, request.head, in: bytes, settings) { return (.now(response), summary) }
+        if let response = unserved(decision, request.head, in: bytes, from: peer, settings) {
+            return (.now(response), summary)
+        }
         if case .served(isSecure: true) = decision {
             summary.sendsHSTS = settings.https.maySendHSTS(request.head, in: bytes)
         }
@@ -237,11 +235,12 @@ extension Connection {
 
     /// The answer to a request that is redirected or refused; nil if it is served.
     private static func unserved(
-        _ decision: HTTPSPolicy.Decision, _ head: RequestHead, in bytes: Span<UInt8>, _ settings: ConnectionSettings
+        _ decision: HTTPSPolicy.Decision, _ head: RequestHead, in bytes: Span<UInt8>, from peer: HTTPSPolicy.Peer,
+        _ settings: ConnectionSettings
     ) -> Response? {
         switch decision {
         case .served: nil
-        case .redirected: settings.https.redirect(head, in: bytes) ?? Response(.missingHost)
+        case .redirected: settings.https.redirect(head, in: bytes, from: peer) ?? Response(.missingHost)
         case .refused(let refusal): Response(refusal)
         }
     }

@@ -78,7 +78,7 @@ struct Connection: ~Copyable {
     /// Bytes that a client has to read before its time limit for the rest begins again: a client that reads a byte now and then
     /// cannot keep an answer waiting for hours.
     private static let renewal = 256 << 10
-    /// How long input is read and dropped before the connection is closed.
+    /// How long a client that sends nothing more is waited for before the connection is closed.
     private static let lingerTime = Nanoseconds(.seconds(2))
 
     /// - Parameter listener: The number of the listener that accepted the connection.
@@ -241,7 +241,8 @@ struct Connection: ~Copyable {
         guard send(on: context, for: driver) else { return false }
         if case .closing(lingers: false) = state, !hasUnreadInput(on: context) { return close() }
         stream.finishSending()
-        state = .lingering(until: context.loop.now + Self.lingerTime)
+        // A client may read the answer only when it has sent all of a large body.
+        state = .lingering(until: context.loop.now + settings.bodyTime)
         return true
     }
 
@@ -265,7 +266,8 @@ struct Connection: ~Copyable {
                 releaseBuffers(to: context)
                 // Never more than was counted before.
                 _ = account(for: waitingBytes, on: context)
-                switch stream.waitUntilReadable(until: deadline, isExpendable ? .expendable : [], calling: driver) {
+                let silence = context.loop.now + Self.lingerTime
+                switch stream.waitUntilReadable(until: min(deadline, silence), .expendable, calling: driver) {
                 case nil: return false
                 case .ready: break
                 case .timedOut, .draining, .displaced, .abandoned: return close()

@@ -32,7 +32,8 @@ final class ConnectionSettings {
         bodyTime = Nanoseconds(settings.timeouts.body)
         idleTime = Nanoseconds(settings.timeouts.idle)
         https = HTTPSPolicy(
-            mode: settings.https.mode, trusted: settings.trustedProxies, publicHost: settings.https.publicHost)
+            mode: settings.https.mode, trusted: settings.trustedProxies, publicHost: settings.https.publicHost,
+            tlsPort: ListenAddress.tlsPort(of: settings.listen))
         self.accessLog = accessLog
         findsClient = accessLog != nil || plainService == nil
     }

@@ -25,8 +25,8 @@ package final class LoopContext: @unchecked Sendable {
     /// Nil without an audit log.
     private let trail: AuditTrail?
     private let failures: RateLimitedLog
-    /// Requests of proxies that are not trusted, which would be redirected again and again.
-    let disbeliefs: RateLimitedLog
+    /// Requests that would be redirected again and again, because of their proxies.
+    let redirectLoops: RateLimitedLog
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
     let handshakes: TLSHandshakes
@@ -67,7 +67,7 @@ package final class LoopContext: @unchecked Sendable {
         }
         self.trail = trail
         self.failures = failures
-        disbeliefs = RateLimitedLog(logger, .info)
+        redirectLoops = RateLimitedLog(logger, .info)
         self.bufferBudget = bufferBudget
         handshakes = TLSHandshakes(bufferBudget)
         self.totalCount = totalCount

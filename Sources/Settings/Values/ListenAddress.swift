@@ -143,6 +143,15 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
 
+    /// The port of the listeners for HTTPS; nil if there is none, or not one for all.
+    package static func tlsPort(of listeners: [ListenAddress]) -> UInt16? {
+        let ports = Set(
+            listeners.filter(\.isTLS).map { listener -> UInt16 in
+                if case .tcp(_, let port) = listener.place { port } else { 0 }
+            })
+        return ports.count == 1 ? ports.first.flatMap { $0 == 0 ? nil : $0 } : nil
+    }
+
     /// The listener as settings have it, without options that have their default.
     package var description: String {
         var options: [String] = []

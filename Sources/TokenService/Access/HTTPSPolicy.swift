@@ -46,11 +46,14 @@ package struct HTTPSPolicy: Sendable {
     private let trusted: [TrustedProxy]
     /// The host of redirects; empty to use the request's host.
     private let publicHost: [UInt8]
+    /// The port of the server's own listeners for HTTPS; nil if there is none, or more than one.
+    private let tlsPort: UInt16?
 
-    package init(mode: Mode, trusted: [TrustedProxy], publicHost: String) {
+    package init(mode: Mode, trusted: [TrustedProxy], publicHost: String, tlsPort: UInt16? = nil) {
         self.mode = mode
         self.trusted = trusted
         self.publicHost = Array(publicHost.utf8)
+        self.tlsPort = tlsPort
     }
 
     /// The peer of a connection under this policy.
@@ -106,12 +109,24 @@ package struct HTTPSPolicy: Sendable {
         }
     }
 
-    /// Whether a request says that it came over https, and is not believed as its sender is not among the trusted proxies.
-    package func disbelieves(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Bool {
-        !peer.isTrusted && !peer.hidesClient && !peer.isTLS
-            && bytes.lastElements(of: head.forwardedProtos(in: bytes)).contains {
-                bytes.equalsIgnoringCase($0, "https")
-            }
+    /// Why a client whose request is redirected would be redirected again and again by its proxy, for the log; nil if it would not.
+    package func cause(ofLoop head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> String? {
+        guard !peer.isTLS, !peer.hidesClient else { return nil }
+        let schemes = bytes.lastElements(of: head.forwardedProtos(in: bytes))
+        let saysHTTPS = schemes.contains { bytes.equalsIgnoringCase($0, "https") }
+        let sender = peer.address?.description ?? "its sender"
+        if !peer.isTrusted {
+            return saysHTTPS
+                ? """
+                a request with X-Forwarded-Proto: https is redirected, as \(sender) is not in trusted_proxies; if that is your \
+                proxy, add it there
+                """ : nil
+        }
+        return saysHTTPS || schemes.isEmpty
+            ? """
+            a request of \(sender), a trusted proxy, is redirected, as its X-Forwarded-Proto is not https alone; if the client came \
+            over HTTPS, have the proxy say so with X-Forwarded-Proto: https
+            """ : nil
     }
 
     /// The only address that `token.php` exempts, in exactly this spelling.
@@ -145,7 +160,11 @@ package struct HTTPSPolicy: Sendable {
 
     /// Whether an authority names the host of redirects, with any port.
     private func isPublicHost(_ authority: ByteRange, in bytes: Span<UInt8>) -> Bool {
-        func name(_ authority: String) -> Substring { authority.lowercased().prefix { $0 != ":" } }
+        // A final dot only says that the name is complete (RFC 3986, section 3.2.2).
+        func name(_ authority: String) -> Substring {
+            let name = authority.lowercased().prefix { $0 != ":" }
+            return name.last == "." ? name.dropLast() : name
+        }
         return !publicHost.isEmpty && name(bytes.text(authority)) == name(String(decoding: publicHost, as: UTF8.self))
     }
 
@@ -164,11 +183,11 @@ package struct HTTPSPolicy: Sendable {
     // MARK: - Redirect
 
     /// The redirect to HTTPS; nil if the request names no host and none is set.
-    package func redirect(_ head: RequestHead, in bytes: Span<UInt8>) -> Response? {
+    package func redirect(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Response? {
         var location = Array("https://".utf8)
         if publicHost.isEmpty {
             guard !head.authority.isEmpty else { return nil }
-            location.append(head.authority, in: bytes)
+            appendHost(head.authority, in: bytes, from: peer, to: &location)
         } else {
             location += publicHost
         }
@@ -178,6 +197,19 @@ package struct HTTPSPolicy: Sendable {
         if !bytes.equals(head.path, "*") { location.append(target, in: bytes) }
         let keepsMethod = head.method != .get && head.method != .head
         return Response(status: keepsMethod ? .permanentRedirect : .found, body: [], location: location)
+    }
+
+    /// Appends the host of a request, with a port at which somebody speaks TLS: not that of plain HTTP.
+    private func appendHost(
+        _ authority: ByteRange, in bytes: Span<UInt8>, from peer: Peer, to location: inout [UInt8]
+    ) {
+        let port = bytes.port(of: authority)
+        let isOwn = tlsPort != nil && port == Int(peer.port)
+        // The script keeps the port.
+        guard mode == .strict, port == 80 || isOwn else { return location.append(authority, in: bytes) }
+        let colon = authority.indices.last { bytes[$0] == UInt8(ascii: ":") } ?? Int(authority.end)
+        location.append(ByteRange(Int(authority.start), colon), in: bytes)
+        if isOwn, let tlsPort, tlsPort != 443 { location += Array(":\(tlsPort)".utf8) }
     }
 
     // MARK: - Client

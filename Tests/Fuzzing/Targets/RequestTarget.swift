@@ -270,7 +270,11 @@ struct RequestModel {
                 }
             // An empty list expects nothing (RFC 9110, section 10.1.1).
             case "expect":
-                guard field.value.isEmpty || field.value.lowercased == "100-continue" else { throw Refused() }
+                guard field.value.count <= 128,
+                    field.value.elements.allSatisfy({ $0.isEmpty || $0.lowercased == "100-continue" })
+                else {
+                    throw Refused()
+                }
             default: break
             }
         }

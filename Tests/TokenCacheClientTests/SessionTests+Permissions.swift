@@ -32,6 +32,17 @@ extension SessionTests {
         #expect(cache.information == extended)
     }
 
+    @Test func `asking for more, as another login's token lacks permissions, replaces that token`() async throws {
+        let local = LocalTokenCache(.memory, user: "a")
+        let session = session(local, permissions: ["email"])
+        try await session.open { TokenInformation(token: "one", permissions: ["email"]) }
+        try await local.store(TokenInformation(token: "less", loginID: "2"))
+        try await session.reload()
+        #expect(session.currentToken?.token == "one")
+        let extended = try await session.extend { TokenInformation(token: "more", permissions: ["email"]) }
+        #expect(try await local.fetch() == extended)
+    }
+
     @Test func `a cached token without a required permission is told before the user is asked`() async throws {
         let session = session(MemoryCache(token(clock)), permissions: ["email", "likes"])
         var events = session.events.makeAsyncIterator()

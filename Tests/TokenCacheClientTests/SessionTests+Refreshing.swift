@@ -70,6 +70,50 @@ extension SessionTests {
         }
     }
 
+    @Test func `a sign-out that has begun counts for a session that is opened again`() async throws {
+        let cache = MemoryCache(named)
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let leaving = Task { try await session.signOut() }
+        try await until { session.state == .closed }
+        let opening = Task { try await session.open() }
+        try await until { await session.opening != nil }
+        cache.gate.open()
+        #expect(try await opening.value == .created)
+        _ = try await leaving.value
+        #expect(cache.done == ["fetch", "clear", "fetch"])
+    }
+
+    @Test func `a closure that refreshes may ask for the session's token`() async throws {
+        let session = session(MemoryCache(named))
+        try await session.open()
+        let new = try await session.token(forcingRefresh: true) { old in
+            let present = try await session.token(forcingRefresh: true)
+            #expect(present == old)
+            return token("new", clock)
+        }
+        #expect(new.token == "new")
+    }
+
+    @Test func `a refused token, in place of which a refresh has brought one that is refused too, opens no session`()
+        async throws
+    {
+        let (cache, asked) = (MemoryCache(named), Locked(0))
+        let session = TokenSession(
+            cache: cache, refresh: { old in old.refreshed(token: old.token + "+", refreshToken: "R") },
+            clock: WaitingClock(), now: { [clock] in clock.now })
+        try await session.open()
+        for _ in 0..<2 {
+            await session.invalidate(try #require(session.currentToken))
+            if asked.current == 0 { _ = try await session.token() }
+            asked.withLock { $0 += 1 }
+        }
+        await session.close()
+        #expect(try await session.open() == .created)
+        #expect(try await session.open { token("of a login", clock) } == .open)
+    }
+
     @Test func `a login may ask for the session's token, and learns that there is none`() async throws {
         let session = session(MemoryCache())
         try await session.open {

@@ -53,6 +53,28 @@ import Testing
         #expect(try await cache("b").fetch() == other)
     }
 
+    @Test func `a refresh that ends after its user was forgotten is not stored`() async throws {
+        let (remote, disk, gate) = (MemoryCache(TokenInformation(token: "one")), TestStorage(), Gate())
+        let users = Users(directory: folder) { [clock] _ in
+            patientSession(cache: layeredCache(remote, on: disk), now: { clock.now })
+        }
+        let session = try await users.switch(to: "a")
+        #expect(try await session.open() == .open)
+        gate.shut()
+        let refreshing = Task {
+            try await session.token(forcingRefresh: true) { old in
+                await gate.pass()
+                return old.refreshed(token: "two")
+            }
+        }
+        await gate.reached()
+        #expect(try await users.forget("a"))
+        gate.open()
+        await #expect(throws: TokenSessionError.closed) { try await refreshing.value }
+        await session.close()
+        #expect(remote.information == nil)
+    }
+
     @Test func `a forgotten user's token is cleared, and the others' stay`() async throws {
         let users = users()
         for id in ["a", "b", "c"] {

@@ -148,7 +148,9 @@ extension LocalTokenCache {
     /// - Returns: The lock; nil if there can be none, for example on a full disk.
     @concurrent func lockRefreshes(unless isOver: @Sendable () async -> Bool) async -> RefreshLock? {
         do {
-            while await !isOver() {
+            // A process may be stopped, or its closure may hang.
+            let end = ContinuousClock.now + .seconds(120)
+            while await !isOver(), ContinuousClock.now < end {
                 if let lock = try storage.lockRefreshes() { return lock }
                 try await Task.sleep(for: .milliseconds(50))
             }

@@ -90,6 +90,16 @@ public enum TokenSessionError: Error, Sendable, Hashable {
     case invalidGrant
 }
 
+extension TokenSession {
+    /// A call of `open` or `load` that is under way.
+    struct Opening: Sendable {
+        let outcome: Outcome<State>
+        let task: Task<Void, Never>
+        /// Whether the user is asked if no token is found.
+        let asks: Bool
+    }
+}
+
 extension TokenSessionError: CustomStringConvertible, LocalizedError {
     /// A sentence for logs.
     public var description: String {

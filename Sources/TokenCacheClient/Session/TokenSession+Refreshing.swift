@@ -33,6 +33,8 @@ extension TokenSession {
     public func token(
         validFor duration: Duration = .seconds(60), forcingRefresh isForced: Bool = false, refresh: Refresh? = nil
     ) async throws -> TokenInformation {
+        // A closure that refreshes does not wait for its own refresh.
+        if let own = Self.ownRefresh, own === refreshing, let currentToken { return currentToken }
         // An app's first request may come while the session opens. The user is not waited for, as the login may end in this call.
         if let opening, !state.isOpen, state != .createdOpening { _ = try await wait(for: opening) }
         let refresh = refresh ?? self.refresh
@@ -98,7 +100,7 @@ extension TokenSession {
     public func invalidate(_ information: TokenInformation) {
         guard information.datedHash == currentToken?.datedHash else { return }
         refused = information.datedHash
-        if !canRefresh(information) { keepRefused(information) }
+        if isLost(information) { keepRefused(information) }
     }
 
     func isRefused(_ information: TokenInformation) -> Bool { refused == information.datedHash }
@@ -231,6 +233,7 @@ extension TokenSession {
         let present = currentToken.flatMap { $0.token == old.token ? $0 : nil }
         new = new.completed(from: present ?? old)
         exchanged = old.token
+        if isRefused(old) { ofRefused = new.datedHash }
         if life == asked.life {
             deliver(new, asked.outcome)
             await storeOrResolve(new)
@@ -327,6 +330,8 @@ extension TokenSession {
     private func storeAfterEnd(_ new: TokenInformation, in begun: VersionedToken) async {
         _ = try? await writes.run { [cache] in
             switch cache {
+            // Nothing is known any more of a user who was forgotten meanwhile.
+            case let cache as LayeredTokenCache where try await cache.record() == nil: break
             case let cache as LayeredTokenCache: try await cache.storeContinued(new)
             case let cache as LocalTokenCache: try await cache.storeContinued(new)
             case let cache as RemoteTokenCache where begun.lease != nil:

@@ -3,6 +3,8 @@ import Foundation
 extension TokenSession {
     /// The token from which the session may open.
     func fetch() async throws -> TokenInformation? {
+        // A sign-out that has begun counts.
+        _ = await clearing?.result
         if let hash = try? await local?.record()?.refused { dead = hash }
         // An event corrects it when the server has answered.
         if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
@@ -100,8 +102,8 @@ extension TokenSession {
 
     /// Whether only the user can go on from this token.
     func isLost(_ information: TokenInformation) -> Bool {
-        isDead(information) || isRefused(information) && !canRefresh(information)
-            || givenUp == information.datedHash
+        isDead(information) || givenUp == information.datedHash
+            || isRefused(information) && (!canRefresh(information) || ofRefused == information.datedHash)
     }
 
     /// Whether the token was not refused and has not expired.

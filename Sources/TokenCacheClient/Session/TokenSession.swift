@@ -25,6 +25,8 @@ public actor TokenSession {
     let broadcast = SessionBroadcast()
     /// Runs the writes to the cache one after the other, so that a sign-out comes after a token that is being stored.
     let writes = Turns()
+    /// That of the last sign-out.
+    var clearing: Task<Void, any Error>?
 
     /// Why the present token could not be cached, which is tried again; nil if it is cached.
     ///
@@ -48,6 +50,8 @@ public actor TokenSession {
     var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
+    /// The `datedHash` of the token that the last refresh of a refused one has brought: another refresh would not help.
+    var ofRefused: String?
     /// The `datedHash` of a token for which the app got `TokenSessionError.expired`.
     var givenUp: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
@@ -57,13 +61,6 @@ public actor TokenSession {
     /// The `datedHash` of a token from which no session may open: the provider will never refresh it again, or an API had refused it
     /// before the session was opened.
     var dead: String?
-
-    struct Opening: Sendable {
-        let outcome: Outcome<State>
-        let task: Task<Void, Never>
-        /// Whether the user is asked if no token is found.
-        let asks: Bool
-    }
 
     /// A session that is not open yet.
     ///
@@ -363,7 +360,7 @@ public actor TokenSession {
     /// - Parameter endAccount: Ends the user's account in the app, whose session the cache needs to sign out on the server. It is
     ///   called last, and told whether the server has the sign-out. If not, the cache sends it later with its copy of the session:
     ///   only forget the session in the app then, and do not have your server revoke it yet.
-    /// - Returns: Whether the server has the sign-out. If not, the cache's `remoteError` says why.
+    /// - Returns: Whether the server has the sign-out. If not, the cache's `remoteError` says why; nil if it has not answered yet.
     /// - Throws: What the cache throws if it cannot clear the token; what the closure throws. The session has ended nevertheless,
     ///   and the closure was called; call this method again to clear the token.
     @discardableResult
@@ -371,6 +368,7 @@ public actor TokenSession {
     {
         end(.signedOut)
         let clearing = writes.begin { [cache] in try await cache.clear() }
+        self.clearing = clearing
         // If the task is cancelled, it stops waiting, and the account ends nevertheless.
         return try await Outcome { [cache] in
             let cleared = await clearing.result

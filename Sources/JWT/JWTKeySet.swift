@@ -73,18 +73,23 @@ package struct JWTKeySet: Sendable {
 
     /// The objects of `keys`, with nil for elements of another kind.
     private static func objects(_ text: Span<UInt8>, _ path: String) throws(KeyFileError) -> [JSONObject?] {
-        let refusal = KeyFileError(
-            path,
-            """
-            is not a JWK set; give a JSON object in UTF-8, {"keys":[...]}, of at most \(keyLimit) keys, in which no object has \
-            more than \(JWK.memberLimit) members, or one of them twice
-            """)
-        guard case .array(let array) = JSONObject(text, memberLimit: memberLimit)?["keys"] else { throw refusal }
+        func refusal(_ fault: String) -> KeyFileError {
+            KeyFileError(
+                path, #"is not a JWK set: \#(fault); give what the issuer serves as its jwks_uri, {"keys":[...]}"#)
+        }
+        guard let set = JSONObject(text, memberLimit: memberLimit) else {
+            throw refusal("it is no JSON object in UTF-8, or has a member twice or more than \(memberLimit) of them")
+        }
+        guard case .array(let array) = set["keys"] else { throw refusal(#"it has no array "keys""#) }
         let ranges = JSONObject.objects(text, array)
-        guard ranges.count <= keyLimit else { throw refusal }
-        return try ranges.map { (range) throws(KeyFileError) in
+        guard ranges.count <= keyLimit else {
+            throw refusal("it has \(ranges.count) keys, more than the \(keyLimit) that are read")
+        }
+        return try ranges.enumerated().map { (index, range) throws(KeyFileError) in
             guard let range else { return nil }
-            guard let object = JSONObject(text, range, memberLimit: JWK.memberLimit) else { throw refusal }
+            guard let object = JSONObject(text, range, memberLimit: JWK.memberLimit) else {
+                throw refusal("key \(index + 1) has a member twice or more than \(JWK.memberLimit) of them")
+            }
             return object.withoutNulls
         }
     }

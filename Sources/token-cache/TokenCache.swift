@@ -128,6 +128,9 @@ enum CommandSuggestion {
         "set": "put", "store": "put", "remove": "delete", "rm": "delete", "ls": "list", "version": "--version",
     ]
 
+    /// What other programs call the removal of a session or a key; the nearest name would be `add`.
+    private static let endings = ["end", "delete", "revoke", "rm"]
+
     /// The message about the first word that is no command; nil if all of them are.
     ///
     /// - Parameter arguments: Without the program's name.
@@ -144,7 +147,8 @@ enum CommandSuggestion {
                 continue
             }
             let names = known.map { $0._commandName }
-            let meant = (path.isEmpty ? otherNames[word] : nil) ?? Suggestion.nearest(to: word, among: names)
+            let removal = endings.contains(word) && names.contains("remove") ? "remove" : nil
+            let meant = (path.isEmpty ? otherNames[word] : removal) ?? Suggestion.nearest(to: word, among: names)
             // The word may be an argument of the default command, whose name can be left out.
             guard meant != nil || command.configuration.defaultSubcommand == nil else { return nil }
             let name = (path + [word]).joined(separator: " ")

@@ -81,6 +81,16 @@ import Testing
         store.close()
     }
 
+    @Test func `a database whose WAL was left out of a copy is told, and a stopped server's is not`() async throws {
+        let data = try await crashedStore()
+        for isLeftOut in [true, false] {
+            if isLeftOut { try FileManager.default.removeItem(atPath: data + "/tokens.db-wal") }
+            let events = Events()
+            try SQLiteTokenStore(at: data, events: events).close()
+            #expect(events.all.contains { $0.says("there is no \(data)/tokens.db-wal") } == isLeftOut)
+        }
+    }
+
     @Test("a WAL without a commit keeps no database from being opened")
     func emptyWAL() async throws {
         let data = try await crashedStore()

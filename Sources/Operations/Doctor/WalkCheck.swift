@@ -13,7 +13,8 @@ enum WalkCheck {
             Finding.problem(
                 topic, "the walk over all rows has found damage: \(faults)",
                 """
-                find out who or what has changed the database, and restore a backup; token-cache verify makes a new round at once
+                find out who or what has changed the database; token-cache verify makes a new round at once and names what it \
+                finds. A new login replaces a row that does not open; for other damage, restore a backup
                 """
             )
         }

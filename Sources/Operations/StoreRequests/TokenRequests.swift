@@ -63,7 +63,10 @@ package struct StoreTokens: StoreRequest {
     }
 
     package func act(_ reply: Reply) -> OperatorAct? {
-        guard let beginsImport else { return ("put", "tokens stored: \(reply.stored)") }
+        guard let beginsImport else {
+            let failure = reply.failures.values.first.map { ", not stored: \(reply.failures.count) (\($0))" }
+            return ("put", "tokens stored: \(reply.stored)\(failure ?? "")")
+        }
         return beginsImport ? ("import", "begun") : nil
     }
 

@@ -1,3 +1,4 @@
+import Glibc
 import System
 package import TokenStore
 
@@ -77,8 +78,14 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             token-cache import with this one
             """
         case .database(let path, let error):
-            "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
+            "the database \(path) cannot be opened: \(error)\(Self.advice(error))"
         }
+    }
+
+    private static func advice(_ error: SQLiteError) -> String {
+        if error.isDiskFull { return "; free some space on its disk" }
+        guard error.description.contains(SystemError.reason(EACCES)) else { return "" }
+        return "; if another user's server or command has made it, give its folder to the server's user (chown -R)"
     }
 
     private static let adviceOnDamagedWAL = """

@@ -108,6 +108,7 @@ struct StoreOpener: Sendable {
     func open(
         _ mode: SQLiteConnection.Mode, _ present: Sealing? = nil
     ) throws(SQLiteOpenError) -> Opened {
+        if present == nil { warnOfMissingWAL() }
         let (connection, isNew) = try connect(mode)
         // A store that is open keeps its keys, whatever has become of the key ring's file. Otherwise they are chosen before anything is
         // changed: a store that is refused stays as it is, so that version 1.0 can open it.
@@ -151,6 +152,19 @@ struct StoreOpener: Sendable {
             throw .damagedWAL(path: path, damage, copyFailure: "\(error)")
         }
         options.report(.damagedWALAccepted(path: path, damage, copy: copy))
+    }
+
+    /// Warns of a database in WAL mode without a WAL, which is there even after a stop: a copy may lack it.
+    private func warnOfMissingWAL() {
+        // The read version is 2 in WAL mode (sqlite.org/fileformat2.html, section 1.3.3).
+        guard TextFile.head(of: database, count: 20)?.last == 2, FileStatus(database + "-wal") == nil else { return }
+        options.report(
+            .own(
+                .warning,
+                """
+                there is no \(database)-wal: if this is a copy that was made while a server ran, the tokens that were stored last are \
+                missing; copy both files of a stopped server, or put a backup in their place with token-cache restore
+                """))
     }
 
     func connect(

@@ -114,10 +114,8 @@ final class LineWriter: Sendable {
             try BlockingIO.write(taken.lines, to: taken.destination.number)
         } catch {
             // Requests are answered nevertheless. An error on standard output means that its reader has ended.
-            if !taken.destination.path.isEmpty {
-                failures.log(
-                    "lines of the access log are lost, as \(taken.destination.path) cannot be written to: \(error)")
-            }
+            let place = taken.destination.path.isEmpty ? "standard output" : taken.destination.path
+            failures.log("lines of the access log are lost, as \(place) cannot be written to: \(error)")
         }
         if taken.dropped > 0 {
             failures.log(

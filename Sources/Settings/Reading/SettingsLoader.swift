@@ -135,7 +135,9 @@ package struct SettingsLoader: Sendable {
             let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"
             return found.error(reason)
         }
-        return found.error("is \(quoted(found.values)); allowed is \(setting.allowed)")
+        let isList = setting.isList && found.values.contains { $0.contains { ", ".contains($0) } }
+        let advice = isList ? "; several are written as [A, B], and a flag is given for each" : ""
+        return found.error("is \(quoted(found.values)); allowed is \(setting.allowed)\(advice)")
     }
 
     /// The values of the first place that has the setting; nil if it keeps its default.

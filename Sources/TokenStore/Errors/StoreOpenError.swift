@@ -63,7 +63,7 @@ package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
         case .inUse(let path, let processID):
             """
             the data directory \(path) is in use by \(processID.map { "process \($0)" } ?? "another process"); \
-            stop that one first, or name another directory with --data-directory
+            stop that one first, or name another directory
             """
         case .link(let error): "\(error)"
         }

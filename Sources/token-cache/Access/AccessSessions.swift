@@ -37,7 +37,7 @@ struct AccessSessions: AsyncParsableCommand {
             let request = AddSession(
                 user: try StandardInput.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
                 perUser: Settings.Session.perUser)
-            let reply = try await options.perform(request, creates: true)
+            let reply = try await options.perform(request)
             // If the reader of the output is gone, the write then fails instead of ending the process.
             _ = signal(SIGPIPE, SIG_IGN)
             do {

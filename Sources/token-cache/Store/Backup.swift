@@ -74,6 +74,7 @@ struct Backup: StoreCommand {
             throw ValidationError(
                 "there is no command backup \(file); token-cache --help shows all. For a file of that name, write ./\(file)."
             )
+        case ("-", nil): throw ValidationError("A backup is a file, and cannot be written to standard output.")
         case (.some, nil) where keep != nil: throw ValidationError("--keep needs --into.")
         default: break
         }
@@ -82,7 +83,10 @@ struct Backup: StoreCommand {
     func run() async throws {
         if let into {
             let folder = URL(filePath: into).standardizedFileURL.path
-            guard let failure = try await recorded({ try await backUp(into: folder, noting: &$0) }) else { return }
+            // A timer's folder may not be there, as its disk was not mounted. A path that was typed may have a typing error.
+            let failed = RecordBackup(isSuccessful: false)
+            let failure = try await recorded(failed) { try await backUp(into: folder, noting: &$0) }
+            guard let failure else { return }
             StandardError.print(
                 "the backup is complete, but earlier ones were not all removed and go on filling the disk: \(failure)")
             throw Self.failedRemoval
@@ -97,9 +101,13 @@ struct Backup: StoreCommand {
 
     /// Notes for the metrics whether the backup was verified and copied elsewhere.
     ///
-    /// - Parameter body: Sets the note as soon as the backup is written; the store itself notes earlier failures.
-    private func recorded<Result>(_ body: (inout RecordBackup?) async throws -> Result) async throws -> Result {
-        var note: RecordBackup?
+    /// - Parameters:
+    ///   - note: What is noted if the backup cannot even begin; nil for nothing.
+    ///   - body: Sets the note as soon as the backup is written; the store itself notes earlier failures.
+    private func recorded<Result>(
+        _ note: RecordBackup? = nil, _ body: (inout RecordBackup?) async throws -> Result
+    ) async throws -> Result {
+        var note = note
         do {
             let result = try await body(&note)
             note?.isSuccessful = true

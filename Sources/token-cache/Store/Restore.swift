@@ -123,7 +123,13 @@ struct Verify: StoreCommand {
             )
         }
         let last = found.lastWrittenAt.map { ", last written at \(Text.time($0))" } ?? ""
-        lines.append(found.isSound ? "the store is sound\(last)" : "the store is not sound; see token-cache restore")
+        lines.append(
+            found.isSound
+                ? "the store is sound\(last)"
+                : found.damages.isEmpty
+                    ? "the store is not sound: a new login replaces a row that does not open; see also token-cache restore"
+                    : "the store is not sound; see token-cache restore"
+        )
         try options.output.print(found, lines.joined(separator: "\n"))
         return found.isSound
     }

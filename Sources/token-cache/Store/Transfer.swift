@@ -1,6 +1,8 @@
 import ArgumentParser
 import Audit
 import Operations
+import Settings
+import System
 import TokenPHPFiles
 import TokenService
 import TokenStore
@@ -40,6 +42,14 @@ struct Import: StoreCommand {
     func run() async throws {
         // A wrong folder is refused before a store is created.
         _ = try TokenPHPFolderReader(directory)
+        let settings = try options.load()
+        if let own = FileStatus(settings.dataDirectoryPath), own.identity == FileStatus(directory)?.identity {
+            throw CommandFailure(
+                """
+                \(directory) is also the data directory, where the store would be made; name the server's with --config or \
+                --data-directory
+                """)
+        }
         let summary = try await options.withStore(for: .store, creates: true) { store in
             let bar = ProgressBar("Importing")
             defer { bar.finish() }

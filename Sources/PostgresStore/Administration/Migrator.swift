@@ -74,8 +74,8 @@ extension Schema {
             guard error.state == .noPrivilege else { throw error }
             throw .unexpected(
                 """
-                the role \(try connection.role()) may not make the tables (\(error)): run token-cache migrate --url with the role \
-                that owns them (deploy/postgresql/roles.sql makes it)
+                the role \(try connection.role()) may not make the tables (\(error.text)): run token-cache migrate --url with the \
+                role that owns them; deploy/postgresql/roles.sql, run in this database, makes it and their schema
                 """)
         }
     }

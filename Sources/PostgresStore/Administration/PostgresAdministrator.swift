@@ -60,7 +60,7 @@ extension PostgresAdministrator {
             )
         }
         var statistics = StoreStatistics(
-            tokens: count.tokens, newestKey: state.sealing.ring.newest.number,
+            tokens: count.tokens, newestKey: state.sealing.ring.active.number,
             software: connections.facts?.software ?? "PostgreSQL", place: state.hosts.names)
         statistics.tokensAreEstimated = count.isEstimated
         statistics.databaseBytes = bytes.map { Int($0) }

@@ -35,7 +35,7 @@ extension StoreAgreement: KeyRingAdministrator {
         if let fault = mismatch(try completeFile(), row) { throw .keyRing(fault) }
         // Otherwise the new key could get the number of another key in the database.
         if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
-            throw addedElsewhere(missing)
+            throw missing == row.sealingKey ? lacksSealingKey ?? addedElsewhere(missing) : addedElsewhere(missing)
         }
         let active = row.sealingKey ?? ring.active.number
         if let newest = row.fingerprints.keys.max(), newest != active {
@@ -60,6 +60,11 @@ extension StoreAgreement: KeyRingAdministrator {
         return SealingKey(ring.newest, sealing: active)
     }
 
+    /// Why nothing may be sealed here, if that is so, as when the key that seals was added on another server.
+    private var lacksSealingKey: StoreError? {
+        if case .refused(let reason)? = state.sealing.refusal { .refused(reason) } else { nil }
+    }
+
     private func addedElsewhere(_ number: Int) -> StoreError {
         .refused(
             """
@@ -81,11 +86,13 @@ extension StoreAgreement: KeyRingAdministrator {
                 try StoreRow.use(number, on: connection)
             }
             guard isUsed else {
-                throw .refused(
-                    """
-                    the database has no key \(number): it was retired, or never added with keyring add; run token-cache keyring add
-                    """
-                )
+                throw lacksSealingKey
+                    ?? .refused(
+                        """
+                        the database has no key \(number): it was retired, or never added with keyring add; run token-cache \
+                        keyring add
+                        """
+                    )
             }
             try look()
             return (SealingKey(key, sealing: number), row.sealingKey != number)
@@ -158,7 +165,8 @@ extension StoreAgreement: KeyRingAdministrator {
             throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
         guard number != row.sealingKey, number != ring.active.number else {
-            throw .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
+            throw lacksSealingKey
+                ?? .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
         }
         guard number != ring.newest.number else {
             throw .refused("key \(number) is the newest, and the next one would get its number; it has to stay")

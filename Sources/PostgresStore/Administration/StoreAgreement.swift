@@ -140,7 +140,12 @@ final class StoreAgreement: Sendable {
     }
 
     private func disagreement(_ found: Result<KeyRing, KeyRingError>, _ row: StoreRow?) -> String? {
-        guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
+        guard let row else {
+            return """
+                this server's role finds no tables of token-cache in the database any more: set its search_path to their schema, and \
+                grant it USAGE there or, if the tables are gone, restore them from a backup
+                """
+        }
         if let fault = Schema.fault(of: row, fills: connections.options.fillsStore) { return fault.text }
         let present = ring
         guard row.keyRing == present.identity() else {

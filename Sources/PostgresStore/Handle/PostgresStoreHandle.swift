@@ -331,7 +331,9 @@ final class PostgresStoreHandle: OperationGatherer, @unchecked Sendable {
             ?? "\(host) has not answered within \(options.timeout)\(hint)"
         let fault = StoreFault("PostgreSQL\(reason)", mayRetry: true)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
-        complete(operation) { operation.fail(.overloaded(.unanswered(limit: options.timeout))) }
+        let error: StoreError =
+            state.missingPrimary == nil ? .overloaded(.unanswered(limit: options.timeout)) : .unavailable(fault)
+        complete(operation) { operation.fail(error) }
     }
 
     /// Ends an operation that has changed nothing in the database, and that no client waits for any longer.

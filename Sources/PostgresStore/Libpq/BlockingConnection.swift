@@ -97,7 +97,7 @@ struct BlockingConnection: Sendable {
             """
             SELECT set_config('default_transaction_isolation', 'read committed', false),
             set_config('client_min_messages', 'warning', false), set_config('row_security', 'off', false),
-            set_config('idle_session_timeout', '0', false),
+            set_config('idle_session_timeout', '0', false), set_config('statement_timeout', '0', false),
             set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
             set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false),
             CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END

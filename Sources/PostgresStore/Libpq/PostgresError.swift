@@ -78,8 +78,11 @@ extension PostgresError {
                 """
         }
         if text.contains("no password supplied"), let advice = SQLState.wrongPassword.advice { text += "; \(advice)" }
-        if let code {
-            self = .statement(SQLState(code), text)
+        if let state = code.map(SQLState.init) {
+            self =
+                state == .noPrivilege
+                ? .unexpected(text, advice: "run GRANT CONNECT ON DATABASE ... TO the role of this server")
+                : .statement(state, text)
         } else {
             self = Self.ofSettings.contains { text.contains($0) } ? .unexpected(text) : .connection(text)
         }
@@ -91,7 +94,7 @@ extension PostgresError {
     /// These messages have no code. Unlike a network's faults, such faults do not pass by themselves.
     private static let ofSettings = [
         "certificate", "private key file", "no password supplied", "server does not support SSL", "SSL error: ",
-        "authentication method",
+        "authentication method", "invalid sslmode value", "invalid integer value",
     ]
 }
 
@@ -192,7 +195,9 @@ extension SQLState {
             take as many
             """
         case .diskFull: "free room on the disk of that server, or enlarge it"
-        case .missingTable, .missingColumn: "run token-cache migrate"
+        case .missingTable, .missingColumn:
+            "check the role's search_path and its USAGE on the schema of the tables, or run token-cache migrate"
+        case .canceled: "raise statement_timeout of the role or the database if it is set"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
         case .noPrivilege:
             """

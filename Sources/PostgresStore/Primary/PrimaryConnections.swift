@@ -35,6 +35,8 @@ final class PrimaryConnections: Sendable {
     private static let keptCount = 2
     /// How long the primary is searched for at most, even for work that may take hours.
     private static let searchTime = Duration.seconds(15)
+    /// With less time than this, a last attempt would only find that a host has not answered, and hide what it has said before.
+    private static let leastTime = Nanoseconds(.seconds(1))
     /// How long a step of a command may take, including the search for a new primary.
     static let stepTime = Duration.seconds(15)
     /// How long the commit of a proof may take; see Fence.
@@ -83,7 +85,7 @@ final class PrimaryConnections: Sendable {
                 let pause = UInt32.random(in: 50_000...150_000)
                 if isConnected { searchEnd = min(deadline, .now + Self.searchTime) }
                 guard error.mayRetry, attempts < Self.attempts,
-                    MonotonicTime.now + .microseconds(pause) < searchEnd
+                    MonotonicTime.now + .microseconds(pause) + Self.leastTime < searchEnd
                 else {
                     throw attempts > 0 ? failure(StoreFault(error)) : .unavailable(StoreFault(error))
                 }

@@ -38,13 +38,15 @@ struct Keyring: AsyncParsableCommand {
         func run() async throws {
             let reply = try await options.perform(ListKeys())
             let lines = reply.keys.map { key in
-                let state = key.seals ? "  seals new tokens" : reply.waiting == key ? "  waits for keyring rotate" : ""
+                let isWaiting = reply.waiting == key && reply.hasSealingKey
+                let state = key.seals ? "  seals new tokens" : isWaiting ? "  waits for keyring rotate" : ""
                 return "\(key.number)  created \(Text.time(key.createdAt))  fingerprint \(key.fingerprint)\(state)"
             }
             let missing = (reply.missing ?? []).map {
                 "\($0)  is missing, although tokens are sealed with it: put the key ring of that time back"
             }
-            try options.output.print(reply, (missing + lines).joined(separator: "\n"))
+            let advice = reply.hasSealingKey ? [] : ["the key that seals is not among them; see token-cache doctor"]
+            try options.output.print(reply, (missing + lines + advice).joined(separator: "\n"))
         }
     }
 
@@ -238,4 +240,7 @@ extension ListKeys.Reply {
         guard let newest = keys.max(by: { $0.number < $1.number }), !newest.seals else { return nil }
         return newest
     }
+
+    /// Otherwise the key that seals was added on another server.
+    fileprivate var hasSealingKey: Bool { keys.contains(where: \.seals) }
 }

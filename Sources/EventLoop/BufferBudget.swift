@@ -47,7 +47,10 @@ package final class BufferBudget: Sendable {
     ///
     /// On the loop's thread.
     package func take(_ bytes: Int, displacingOn loop: EventLoop) -> Bool {
-        while takenBytes + bytes > limit.load(ordering: .relaxed) / 4 * 3, loop.displace(.unfinished) > 0 {}
+        // Abandoned, as what has arrived would take more memory.
+        while takenBytes + bytes > limit.load(ordering: .relaxed) / 4 * 3,
+            loop.displace(.unfinished, because: .abandoned) > 0
+        {}
         return take(bytes)
     }
 

@@ -116,7 +116,7 @@ extension EventLoop {
     /// this looks at every descriptor.
     ///
     /// - Returns: How many. The connections may end only in the next turn.
-    package func displace(_ trait: WaitTraits) -> Int {
+    package func displace(_ trait: WaitTraits, because reason: WakeReason = .displaced) -> Int {
         assertCurrent()
         guard trait != .unfinished || mayBeUnfinished else { return 0 }
         var waits = TimerHeap()
@@ -128,8 +128,7 @@ extension EventLoop {
         let count = min(waits.count, max(1, min(32, waits.count / 8)))
         for _ in 0..<count {
             if case .row(let row) = waits.popDue(at: .never)?.target {
-                // What has arrived would take more memory.
-                wake(row, trait == .unfinished ? .abandoned : .displaced)
+                wake(row, reason)
             }
         }
         return count

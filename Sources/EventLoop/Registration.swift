@@ -32,7 +32,7 @@ package enum WakeReason: Sendable {
     case timedOut
     /// The wait was idle, and the loop ends idle waits.
     case draining
-    /// Others need the connection's place: it ends unless something has arrived.
+    /// A new connection needs the connection's place: it ends unless something has arrived.
     case displaced
     /// The loop ends all waits, or others need the connection's memory: it ends at once.
     case abandoned
@@ -50,7 +50,8 @@ package struct WaitTraits: OptionSet, Sendable {
     package static let idle = WaitTraits(rawValue: 1)
     /// No answer was sent yet, or the last one was: closed first when there are too many connections.
     package static let expendable = WaitTraits(rawValue: 2)
-    /// The client has not sent all of a request, or not read all of an answer: closed first when memory is short.
+    /// The client has not sent all of a request, or not read all of an answer: closed first when memory is short, and last when there
+    /// are too many connections.
     package static let unfinished = WaitTraits(rawValue: 4)
 }
 

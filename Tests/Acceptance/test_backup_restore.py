@@ -25,6 +25,21 @@ def fill(address, count, prefix="id"):
             assert all(connection.receive().body == STORED for _ in numbers)
 
 
+def test_a_restore_for_which_the_disk_has_no_room_replaces_nothing(small_disk, serve, tmp_path):
+    large = serve()
+    fill(large.address, 20_000)
+    printed(large.data, "backup", str(tmp_path / "backup.db"))
+    data = small_disk / "data"
+    data.mkdir(mode=0o700)
+    shutil.copy(large.data / "keys", data / "keys")
+    small = serve(data=data)
+    fill(small.address, 1)
+    small.stop()
+    message = refused(data, "restore", str(tmp_path / "backup.db"))
+    assert f"the disk of {data} has no room for a second store beside the present one; nothing was replaced" in message
+    assert printed(data, "get", "id0").strip() == "value0" * 20
+
+
 def test_a_backup_under_load_is_one_moment_of_the_store(serve, tmp_path):
     server = serve()
     fill(server.address, 5_000)

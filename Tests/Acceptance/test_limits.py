@@ -140,8 +140,11 @@ def storing(shim, folder, count):
     connections = [Connection(server.address) for _ in range(count)]
     for connection in connections:
         connection.send(post_of(form(unique_id=fresh_id(), token_info="a"), FORM))
-    yield server
-    shim.set(sync_delay_microseconds=0)
+    until(lambda: metrics(server)["token_cache_connections_open"] == count)
+    try:
+        yield server
+    finally:
+        shim.set(sync_delay_microseconds=0)
     for connection in connections:
         assert connection.receive().body == STORED
         connection.close()
@@ -285,6 +288,12 @@ def test_503_can_be_read_by_a_client_that_sends_its_request_first(shim, tmp_path
                 ["curl", "--silent", "--show-error", "--max-time", "30", *arguments, f"{server.base}/token?unique_id=a"],
                 capture_output=True, check=True)
             assert b'"errorCode":"50300"' in done.stdout
+        # Another refused client takes nothing from one that is still sending.
+        with Connection(server.address) as slow:
+            slow.send(lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 100000"))
+            check_http_error(slow.receive(), 503)
+            assert not is_served(server)
+            slow.send(b"a" * 100_000)
 
 
 def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(shim, tmp_path):

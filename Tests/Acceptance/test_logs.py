@@ -417,6 +417,15 @@ def test_a_full_disk_is_told_and_requests_are_answered(serve):
     until(lambda: "lines of the access log are lost, as /dev/full cannot be written to" in server.log())
 
 
+def test_a_reader_of_standard_output_that_has_ended_is_told(serve):
+    reading, writing = os.pipe()
+    server = serve({"access_log": "combined"}, output=writing)
+    os.close(writing)
+    os.close(reading)
+    assert exchange(server.address, get("a")).status == 200
+    until(lambda: "lines of the access log are lost, as standard output cannot be written to" in server.log())
+
+
 @pytest.mark.parametrize("trusted, fields, told", [
     ("none", ["X-Forwarded-Proto: https"], "as 127.0.0.1 is not in trusted_proxies"),
     ("127.0.0.1", ["Forwarded: for=192.0.2.1;proto=https"], "127.0.0.1, a trusted proxy, is redirected"),

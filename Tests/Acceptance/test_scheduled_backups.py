@@ -191,6 +191,16 @@ def test_a_command_that_never_ends_stops_no_rotation_and_counts_as_a_failure(ser
     assert metrics(server)["token_cache_last_backup_successful"] == 0
 
 
+def test_a_folder_that_is_not_there_counts_as_a_failure_and_a_mistyped_file_does_not(serve, folder):
+    server = serve(ADMINISTRATION)
+    fill(server.address, 1)
+    gone = folder / "not mounted"
+    for failing, successful in (([str(gone / "a.db")], 1), (["--into", str(gone)], 0)):
+        printed(server.data, "backup", "--into", str(folder))
+        assert command(server.data, "backup", *failing).returncode == 1
+        assert metrics(server)["token_cache_last_backup_successful"] == successful
+
+
 def test_a_backup_is_being_copied_while_no_other_process_can_rotate_the_folder(serve, folder):
     server = serve()
     fill(server.address, 1)

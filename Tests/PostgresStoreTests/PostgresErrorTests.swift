@@ -59,6 +59,7 @@ struct PostgresErrorTests {
         "root certificate file \"/a\" does not exist", "fe_sendauth: no password supplied",
         "server does not support SSL, but SSL was required",
         "private key file \"/a\" has group or world access; file must have permissions u=rw (0600) or less",
+        "invalid sslmode value: \"bogus\"", "invalid integer value \"abc\" for connection option \"connect_timeout\"",
     ])
     func `settings that do not fit do not mend themselves`(message: String) {
         let error = PostgresError(refusal: "connection to server at \"127.0.0.1\", port 1 failed: \(message)")

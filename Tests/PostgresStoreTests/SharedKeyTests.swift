@@ -273,6 +273,33 @@ import Testing
         #expect(try await again.keys.addKey().number == 2)
     }
 
+    @Test func `a server that has missed a rotation says which key it lacks, whatever its operator tries`()
+        async throws
+    {
+        let database = try TestDatabase()
+        let first = try TestServer(database)
+        let other = try TestServer(database, folder: try first.copyOfRing())
+        defer { for server in [first, other] { server.store.close() } }
+        try await other.put("1", under: "a")
+        _ = try await first.keys.addKey()
+        _ = try await first.keys.useKey(numbered: 2)
+        _ = try await first.store.administrator.walk { _ in }
+        try await first.keys.retireKey(numbered: 1)
+        let keys = try other.keys
+        let attempts: [() async throws -> Void] = [
+            { _ = try await keys.addKey() }, { _ = try await keys.useKey(numbered: 1) },
+            { try await keys.retireKey(numbered: 1) }, { try await keys.retireKey(numbered: 2) },
+        ]
+        for attempt in attempts {
+            let error = await #expect(throws: StoreError.self) { try await attempt() }
+            #expect("\(try #require(error))".contains("lacks key 2, which seals"))
+        }
+        #expect(try await keys.keys().map(\.seals) == [false])
+        try first.copyRing(to: other.folder)
+        #expect(try await keys.keys().map(\.seals) == [true])
+        try await other.put("2", under: "a")
+    }
+
     @Test func `a retired key is not added again by a server that still has it`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)

@@ -180,7 +180,8 @@ final class StoreAgreement: Sendable {
         guard active == nil else { return nil }
         return """
             the key ring \(file.path) lacks key \(row.sealingKey ?? 0), which seals, so nothing can be stored here. Copy the key \
-            ring from a server that has the key; this one takes it over without a restart
+            ring from a server that has the key; this one takes it over without a restart. If no server has it any more, \
+            token-cache keyring rotate has another key seal, and what that one has sealed is lost
             """
     }
 

@@ -197,7 +197,8 @@ extension SQLState {
         case .diskFull: "free room on the disk of that server, or enlarge it"
         case .missingTable, .missingColumn:
             "check the role's search_path and its USAGE on the schema of the tables, or run token-cache migrate"
-        case .canceled: "raise statement_timeout of the role or the database if it is set"
+        case .canceled:
+            "somebody has canceled it there; if that happens to each connection, raise statement_timeout of the role"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
         case .noPrivilege:
             """

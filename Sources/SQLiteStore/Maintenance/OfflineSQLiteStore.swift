@@ -33,9 +33,19 @@ final class OfflineSQLiteStore {
         defer { database.discardNew() }
         database.discardNew()
         let former = formerCounts()
-        var replacement = try fill(
-            path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, former ?? (0, 0, 0), progress)
-        try PrivateFile.synchronize(database.new)
+        var replacement: StoreReplacement
+        do {
+            replacement = try fill(
+                path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, former ?? (0, 0, 0), progress)
+            try PrivateFile.synchronize(database.new)
+        } catch {
+            guard case .write(let fault) = error, fault.cause == .diskFull else { throw error }
+            throw .refused(
+                """
+                the disk of \(directory.path) has no room for a second store beside the present one\(BackupFile.consequence). Free some \
+                space there
+                """)
+        }
         try database.replace()
         (replacement.bytes, replacement.replacedTokens) = (FileStatus.size(of: database.path), former?.tokens)
         if let limit = former?.versionLimit, limit > 0 {

@@ -163,7 +163,8 @@ struct StoreOpener: Sendable {
                 .warning,
                 """
                 there is no \(database)-wal: if this is a copy that was made while a server ran, the tokens that were stored last are \
-                missing; copy both files of a stopped server, or put a backup in their place with token-cache restore
+                missing; copy both files of a stopped server, or put a backup in their place with token-cache restore. After \
+                another program has opened the files of a stopped server with SQLite, nothing is missing
                 """))
     }
 

@@ -13,8 +13,8 @@ extension WriterConnection {
     /// Makes changes durable, all in one transaction and in their order, and decides their outcomes.
     ///
     /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown, nothing
-    /// is changed, and the outcomes mean nothing. If the disk is full, room is made where that is possible, and the transaction runs once more. If a
-    /// change meets a damaged page, the transaction runs once more without the changes of that row.
+    /// is changed, and the outcomes mean nothing. If the disk is full, room is made where that is possible, and the transaction
+    /// runs once more. If a change meets a damaged page, the transaction runs once more without the changes of that row.
     ///
     /// - Parameters:
     ///   - changes: What to change.
@@ -24,6 +24,7 @@ extension WriterConnection {
     func apply(
         _ changes: [PendingChange], _ rules: WriteRules, _ isOfOneRow: (Change) -> Bool
     ) throws(SQLiteError) {
+        defer { failedChange = nil }
         do {
             try applyOnce(changes, rules)
         } catch {

@@ -64,6 +64,8 @@ struct Connection: ~Copyable {
     private var sentSinceRenewal = 0
     /// Whether the connection is closed first when there are too many: it is not refused already, and got no answer.
     var isExpendable = true
+    /// Whether it exceeds the limit, so that its end makes no room.
+    var isRefused = false
     /// Receives and answers since the last wait, or since other connections were last served.
     var steps = 0
     /// The number of the listener that accepted the connection.
@@ -254,6 +256,9 @@ struct Connection: ~Copyable {
     private mutating func linger(
         until deadline: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) -> Bool {
+        // A stop waits no longer than for a client that is silent.
+        let deadline = context.loop.isDraining ? min(deadline, context.loop.now + Self.lingerTime) : deadline
+        state = .lingering(until: deadline)
         while context.loop.now < deadline {
             reader.dropAll()
             guard steps < Self.stepLimit else {
@@ -267,7 +272,8 @@ struct Connection: ~Copyable {
                 // Never more than was counted before.
                 _ = account(for: waitingBytes, on: context)
                 let silence = context.loop.now + Self.lingerTime
-                switch stream.waitUntilReadable(until: min(deadline, silence), .expendable, calling: driver) {
+                let traits: WaitTraits = isRefused ? [] : .expendable
+                switch stream.waitUntilReadable(until: min(deadline, silence), traits, calling: driver) {
                 case nil: return false
                 case .ready: break
                 case .timedOut, .draining, .displaced, .abandoned: return close()

@@ -20,7 +20,7 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
 
     init(_ connection: consuming Connection, isRefused: Bool, on context: LoopContext) {
         self.connection = connection
-        self.connection.isExpendable = !isRefused
+        (self.connection.isExpendable, self.connection.isRefused) = (!isRefused, isRefused)
         self.isRefused = isRefused
         self.context = context
     }

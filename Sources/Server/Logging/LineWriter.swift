@@ -113,7 +113,7 @@ final class LineWriter: Sendable {
         do {
             try BlockingIO.write(taken.lines, to: taken.destination.number)
         } catch {
-            // Requests are answered nevertheless. An error on standard output means that its reader has ended.
+            // Requests are answered nevertheless.
             let place = taken.destination.path.isEmpty ? "standard output" : taken.destination.path
             failures.log("lines of the access log are lost, as \(place) cannot be written to: \(error)")
         }

@@ -135,7 +135,7 @@ package struct SettingsLoader: Sendable {
             let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"
             return found.error(reason)
         }
-        let isList = setting.isList && found.values.contains { $0.contains { ", ".contains($0) } }
+        let isList = setting.isList && found.values.count == 1 && found.values[0].contains { ", ".contains($0) }
         let advice = isList ? "; several are written as [A, B], and a flag is given for each" : ""
         return found.error("is \(quoted(found.values)); allowed is \(setting.allowed)\(advice)")
     }

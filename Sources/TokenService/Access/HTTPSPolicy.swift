@@ -114,7 +114,7 @@ package struct HTTPSPolicy: Sendable {
         guard !peer.isTLS, !peer.hidesClient else { return nil }
         let schemes = bytes.lastElements(of: head.forwardedProtos(in: bytes))
         let saysHTTPS = schemes.contains { bytes.equalsIgnoringCase($0, "https") }
-        let sender = peer.address?.description ?? "its sender"
+        let sender = peer.address?.description ?? "the program at the Unix socket"
         if !peer.isTrusted {
             return saysHTTPS
                 ? """

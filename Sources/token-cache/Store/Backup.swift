@@ -83,7 +83,7 @@ struct Backup: StoreCommand {
     func run() async throws {
         if let into {
             let folder = URL(filePath: into).standardizedFileURL.path
-            // A timer's folder may not be there, as its disk was not mounted. A path that was typed may have a typing error.
+            // A timer's folder may not be there, as its disk was not mounted; a file is mostly named by hand.
             let failed = RecordBackup(isSuccessful: false)
             let failure = try await recorded(failed) { try await backUp(into: folder, noting: &$0) }
             guard let failure else { return }

@@ -235,7 +235,6 @@ extension AnswerChecker {
             if answered < client.requests.count, client.requests[answered].end <= bytesRead {
                 fail("the connection is closed without an answer although the request was read")
             }
-            if isDisplaced, client.sent > startOfRequest { return }
             if socket.oldestInput < world.kernel.turn {
                 fail("the connection is closed although input had arrived")
             }

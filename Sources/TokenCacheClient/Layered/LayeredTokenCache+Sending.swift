@@ -214,8 +214,8 @@ extension LayeredTokenCache {
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
             // A sign-out does not end a login that its device did not know.
             if record.information == nil { return isOfKnownLogin ?? true || isUnconditional }
-            // Otherwise what this device did not know of stands, whatever the clocks say, unless no clock can doubt that it is over.
-            return isNewLogin && (isOfKnownLogin == true || found.isExpired(at: Date() - 24 * 3_600))
+            // Otherwise what this device did not know of stands, whatever the clocks say.
+            return isNewLogin && isOfKnownLogin == true
         }
     }
 

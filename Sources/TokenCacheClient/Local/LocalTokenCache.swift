@@ -148,9 +148,8 @@ extension LocalTokenCache {
     /// - Returns: The lock; nil if there can be none, for example on a full disk.
     @concurrent func lockRefreshes(unless isOver: @Sendable () async -> Bool) async -> RefreshLock? {
         do {
-            // A process may be stopped, or its closure may hang.
-            let end = ContinuousClock.now + .seconds(120)
-            while await !isOver(), ContinuousClock.now < end {
+            // For two minutes of waiting, as a process may be stopped, or its closure may hang.
+            for _ in 0..<2_400 where await !isOver() {
                 if let lock = try storage.lockRefreshes() { return lock }
                 try await Task.sleep(for: .milliseconds(50))
             }

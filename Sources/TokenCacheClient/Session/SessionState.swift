@@ -94,6 +94,8 @@ extension TokenSession {
     /// A call of `open` or `load` that is under way.
     struct Opening: Sendable {
         let outcome: Outcome<State>
+        /// The end of the search for a token, before the user is asked; fails if that failed and the user is not asked.
+        let search: Outcome<Void>
         let task: Task<Void, Never>
         /// Whether the user is asked if no token is found.
         let asks: Bool

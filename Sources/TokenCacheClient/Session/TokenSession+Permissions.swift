@@ -21,10 +21,8 @@ extension TokenSession {
         guard self.life == life, let present = currentToken else { throw TokenSessionError.closed }
         guard present.mayBeOfSameUser(as: obtained) else { throw TokenSessionError.otherUser }
         let new = obtained.completed(from: present)
-        // The cache has another login's token that lacks permissions, for which the user has just been asked.
-        if let rejected, rejected.loginID != present.loginID { isLoginCached = false }
         replace(with: new)
-        await storeOrResolve(new)
+        await storeOrResolve(new, replacesRejected: true)
         return new
     }
 

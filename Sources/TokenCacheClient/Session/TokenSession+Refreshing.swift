@@ -36,7 +36,7 @@ extension TokenSession {
         // A closure that refreshes does not wait for its own refresh.
         if let own = Self.ownRefresh, own === refreshing, let currentToken { return currentToken }
         // An app's first request may come while the session opens. The user is not waited for, as the login may end in this call.
-        if let opening, !state.isOpen, state != .createdOpening { _ = try await wait(for: opening) }
+        if let opening, !state.isOpen { try await opening.search.value() }
         let refresh = refresh ?? self.refresh
         if isForced, refresh != nil, let refreshing {
             let life = life
@@ -95,11 +95,14 @@ extension TokenSession {
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,
     /// unless it has been replaced by then.
     ///
-    /// If the session cannot refresh it by itself, no session of this device opens from it any more: `open` asks the user, unless the
-    /// token was extended, which may keep its text.
+    /// If the session cannot refresh it by itself, or has done so less than a minute ago because the one before was refused, no
+    /// session of this device opens from it any more: `open` asks the user, unless the token was extended, which may keep its text.
     public func invalidate(_ information: TokenInformation) {
-        guard information.datedHash == currentToken?.datedHash else { return }
-        refused = information.datedHash
+        let hash = information.datedHash
+        guard hash == currentToken?.datedHash else { return }
+        refused = hash
+        // Another refresh would not help if this one is refused as soon as it has come.
+        if ofRefused == hash, abs(now().timeIntervalSince(lastRefresh)) < 60 { givenUp = hash }
         if isLost(information) { keepRefused(information) }
     }
 
@@ -314,14 +317,18 @@ extension TokenSession {
     }
 
     /// Stores a token; if another device was faster, takes over its token or its sign-out.
-    func storeOrResolve(_ new: TokenInformation) async {
+    ///
+    /// - Parameter replacesRejected: Whether the user was asked for the permissions that the other token lacks.
+    func storeOrResolve(_ new: TokenInformation, replacesRejected: Bool = false) async {
         let life = life
         do {
             try await store(new)
         } catch TokenCacheError.conflict(let current) where self.life == life && currentToken == new {
             cachingError = nil
             guard let current else { return end(.signedOutElsewhere) }
-            replace(withOther: current)
+            guard replacesRejected, current == rejected else { return replace(withOther: current) }
+            isLoginCached = false
+            await storeLogin(new)
         } catch {}
     }
 
@@ -330,9 +337,10 @@ extension TokenSession {
     private func storeAfterEnd(_ new: TokenInformation, in begun: VersionedToken) async {
         _ = try? await writes.run { [cache] in
             switch cache {
-            // Nothing is known any more of a user who was forgotten meanwhile.
-            case let cache as LayeredTokenCache where try await cache.record() == nil: break
-            case let cache as LayeredTokenCache: try await cache.storeContinued(new)
+            // Of a user who was forgotten meanwhile, nothing is known here. If the token names its login, the server knows its end.
+            case let cache as LayeredTokenCache:
+                if new.loginID == nil, try await cache.record() == nil { return }
+                try await cache.storeContinued(new)
             case let cache as LocalTokenCache: try await cache.storeContinued(new)
             case let cache as RemoteTokenCache where begun.lease != nil:
                 _ = try await cache.replace(begun.base, with: new)

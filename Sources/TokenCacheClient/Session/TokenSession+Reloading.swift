@@ -102,8 +102,8 @@ extension TokenSession {
 
     /// Whether only the user can go on from this token.
     func isLost(_ information: TokenInformation) -> Bool {
-        isDead(information) || givenUp == information.datedHash
-            || isRefused(information) && (!canRefresh(information) || ofRefused == information.datedHash)
+        isDead(information) || isRefused(information) && !canRefresh(information)
+            || givenUp == information.datedHash
     }
 
     /// Whether the token was not refused and has not expired.

@@ -25,7 +25,7 @@ public actor TokenSession {
     let broadcast = SessionBroadcast()
     /// Runs the writes to the cache one after the other, so that a sign-out comes after a token that is being stored.
     let writes = Turns()
-    /// That of the last sign-out.
+    /// The clearing of the cache by the last sign-out.
     var clearing: Task<Void, any Error>?
 
     /// Why the present token could not be cached, which is tried again; nil if it is cached.
@@ -50,9 +50,9 @@ public actor TokenSession {
     var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
-    /// The `datedHash` of the token that the last refresh of a refused one has brought: another refresh would not help.
+    /// The `datedHash` of the token that the last refresh of a refused one has brought.
     var ofRefused: String?
-    /// The `datedHash` of a token for which the app got `TokenSessionError.expired`.
+    /// The `datedHash` of a token for which the app got `TokenSessionError.expired`, or that was refused as soon as it had come.
     var givenUp: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
@@ -182,20 +182,21 @@ public actor TokenSession {
         _ asks: Bool = false, _ operation: @escaping @Sendable (_ life: Int) async throws -> State
     ) async throws -> State {
         if let opening { return try await wait(for: opening) }
-        let (outcome, life) = (Outcome<State>(), life)
+        let (outcome, search, life) = (Outcome<State>(), Outcome<Void>(), life)
         // Not in the task: whatever ends the session before the task begins must find it not ended.
         if state.isClosed { broadcast.move(to: .created) }
         let task = Task {
             guard self.life == life else { return }
             await outcome.bring { try await operation(life) }
+            await search.bring { _ = try await outcome.value() }
             if opening?.outcome === outcome { opening = nil }
         }
-        let begun = Opening(outcome: outcome, task: task, asks: asks)
+        let begun = Opening(outcome: outcome, search: search, task: task, asks: asks)
         opening = begun
         return try await wait(for: begun)
     }
 
-    func wait(for opening: Opening) async throws -> State {
+    private func wait(for opening: Opening) async throws -> State {
         do {
             return try await opening.outcome.value()
         } catch {
@@ -225,6 +226,7 @@ public actor TokenSession {
 
     private func endOpening(by error: any Error) {
         opening?.outcome.finish(.failure(error))
+        opening?.search.finish(.success(()))
         opening?.task.cancel()
         opening = nil
     }
@@ -267,6 +269,7 @@ public actor TokenSession {
 
     private func open(by login: Login, _ life: Int) async throws {
         broadcast.move(to: .createdOpening)
+        opening?.search.finish(.success(()))
         let own = opening?.outcome
         var obtained: TokenInformation
         do {
@@ -296,7 +299,7 @@ public actor TokenSession {
     }
 
     /// Stores the token of a new login, which replaces whatever another device has left.
-    private func storeLogin(_ new: TokenInformation) async {
+    func storeLogin(_ new: TokenInformation) async {
         let life = life
         do {
             try await store(new)

@@ -256,7 +256,7 @@ struct Connection: ~Copyable {
     private mutating func linger(
         until deadline: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) -> Bool {
-        // A stop waits no longer than for a client that is silent.
+        // A client that goes on sending holds up a stop no longer than one that is silent.
         let deadline = context.loop.isDraining ? min(deadline, context.loop.now + Self.lingerTime) : deadline
         state = .lingering(until: deadline)
         while context.loop.now < deadline {

@@ -2,6 +2,7 @@
 import contextlib
 import ssl
 import subprocess
+import time
 
 import pytest
 
@@ -106,6 +107,23 @@ def test_413_can_be_read_by_a_client_that_goes_on_sending(plain, framing):
     with Connection(plain.address) as connection:
         connection.send_while_possible(posted(framing, body))
         check_http_error(connection.receive(), 413)
+
+
+def test_a_client_that_sends_for_long_after_413_is_waited_for_and_holds_up_no_stop(serve):
+    server = serve()
+    with Connection(server.address) as connection:
+        connection.send(lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 90000000"))
+        check_http_error(connection.receive(), 413)
+        for _ in range(6):
+            connection.send(b"a")
+            time.sleep(0.5)
+        server.send_signal()
+        with contextlib.suppress(OSError):
+            while server.process.poll() is None:
+                connection.send(b"a")
+                time.sleep(0.1)
+    assert server.wait() == 0
+    assert "drain_timeout is over" not in server.log()
 
 
 # Connections
@@ -293,7 +311,10 @@ def test_503_can_be_read_by_a_client_that_sends_its_request_first(shim, tmp_path
             slow.send(lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 100000"))
             check_http_error(slow.receive(), 503)
             assert not is_served(server)
-            slow.send(b"a" * 100_000)
+            # The second piece would meet a closed connection.
+            for _ in range(3):
+                slow.send(b"a" * 1_000)
+                time.sleep(0.1)
 
 
 def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(shim, tmp_path):

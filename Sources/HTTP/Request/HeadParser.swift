@@ -152,6 +152,7 @@ struct HeadParser {
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         // The list may be empty (RFC 9110, section 10.1.1). PHP's Guzzle sends it so that libcurl does not wait for 100 Continue.
+        // The only expectation that there is fits many times.
         guard value.count <= 128 else { throw .unknownExpectation }
         var isKnown = true
         bytes.forEachElement(of: value, least: 1) { expectation in

@@ -35,7 +35,8 @@ extension StoreAgreement: KeyRingAdministrator {
         if let fault = mismatch(try completeFile(), row) { throw .keyRing(fault) }
         // Otherwise the new key could get the number of another key in the database.
         if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
-            throw missing == row.sealingKey ? lacksSealingKey ?? addedElsewhere(missing) : addedElsewhere(missing)
+            if missing == row.sealingKey, let sealingRefusal { throw sealingRefusal }
+            throw addedElsewhere(missing)
         }
         let active = row.sealingKey ?? ring.active.number
         if let newest = row.fingerprints.keys.max(), newest != active {
@@ -60,8 +61,8 @@ extension StoreAgreement: KeyRingAdministrator {
         return SealingKey(ring.newest, sealing: active)
     }
 
-    /// Why nothing may be sealed here, if that is so, as when the key that seals was added on another server.
-    private var lacksSealingKey: StoreError? {
+    /// Why this server may seal nothing, such as that it lacks the key that seals; nil if it may.
+    private var sealingRefusal: StoreError? {
         if case .refused(let reason)? = state.sealing.refusal { .refused(reason) } else { nil }
     }
 
@@ -86,7 +87,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 try StoreRow.use(number, on: connection)
             }
             guard isUsed else {
-                throw lacksSealingKey
+                throw sealingRefusal
                     ?? .refused(
                         """
                         the database has no key \(number): it was retired, or never added with keyring add; run token-cache \
@@ -165,7 +166,7 @@ extension StoreAgreement: KeyRingAdministrator {
             throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
         guard number != row.sealingKey, number != ring.active.number else {
-            throw lacksSealingKey
+            throw sealingRefusal
                 ?? .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
         }
         guard number != ring.newest.number else {

@@ -66,10 +66,10 @@ enum ChangeOutcome: Sendable {
 ///
 /// One object, so that nothing is copied on the way and nothing has to be found again.
 ///
-/// Belongs to its handle's thread until it is submitted, then to the thread that decides its outcome, usually the writer's, and when
-/// it is delivered to the handle's again.
+/// It belongs to its handle's thread until it is submitted, then to the thread that decides its outcome, usually the writer's, and
+/// to its handle's thread again when it is delivered.
 final class PendingChange: @unchecked Sendable {
-    // Unchecked: each of the threads hands it on with a lock, and then no longer uses it.
+    // Unchecked: a thread passes it on through a queue with a lock, and does not use it after that.
 
     let change: Change
     /// Bytes that `WriteAdmission` has counted for it.
@@ -94,7 +94,7 @@ final class PendingChange: @unchecked Sendable {
 
 /// Called by the handle with the outcome of a change.
 ///
-/// An enum, as a closure around a caller's closure would cost every write an allocation.
+/// An enum, because wrapping the caller's closure in another one would cost every write an allocation.
 enum ChangeCompletion {
     case stored(Completion<TokenVersion>)
     case other((Result<ChangeOutcome, StoreError>) -> Void)

@@ -154,7 +154,7 @@ struct StoreOpener: Sendable {
         options.report(.damagedWALAccepted(path: path, damage, copy: copy))
     }
 
-    /// Warns of a database in WAL mode without a WAL, which is there even after a stop: a copy may lack it.
+    /// Warns if a database in WAL mode has no WAL: a server leaves its WAL behind even when it stops, so a copy was made without it.
     private func warnOfMissingWAL() {
         // The read version is 2 in WAL mode (sqlite.org/fileformat2.html, section 1.3.3).
         guard TextFile.head(of: database, count: 20)?.last == 2, FileStatus(database + "-wal") == nil else { return }

@@ -91,8 +91,8 @@ final class ConnectionDistributor: Sendable {
 
     /// Makes room on any loop for a new connection: first among those that have not been answered, then among idle ones.
     ///
-    /// At last those end that wait for the rest of a request or for their client to read: otherwise one answer would be enough to
-    /// keep a place with a byte now and then.
+    /// If there are none, those end that wait for the rest of a request or for their client to read. Otherwise a client that was
+    /// answered once could keep its place by sending a byte now and then.
     ///
     /// - Returns: Whether the new one is served.
     private func makeRoom() async -> Bool {

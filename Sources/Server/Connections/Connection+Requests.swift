@@ -217,7 +217,7 @@ extension Connection {
         var summary = RequestSummary(request.head)
         summary.id = context.requestID(request.head, in: bytes, from: peer)
         let decision = settings.https.decision(on: request.head, in: bytes, from: peer)
-        if decision == .redirected, let cause = settings.https.cause(ofLoop: request.head, in: bytes, from: peer) {
+        if decision == .redirected, let cause = settings.https.causeOfLoop(request.head, in: bytes, from: peer) {
             context.redirectLoops.log(cause, requestID: summary.id)
         }
         if let response = unserved(decision, request.head, in: bytes, from: peer, settings) {

@@ -64,7 +64,7 @@ struct Connection: ~Copyable {
     private var sentSinceRenewal = 0
     /// Whether the connection is closed first when there are too many: it is not refused already, and got no answer.
     var isExpendable = true
-    /// Whether it exceeds the limit, so that its end makes no room.
+    /// Whether the connection is beyond the limit: it is answered with 503 and closed, and closing it makes no room for another.
     var isRefused = false
     /// Receives and answers since the last wait, or since other connections were last served.
     var steps = 0

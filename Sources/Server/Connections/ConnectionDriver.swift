@@ -14,20 +14,17 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     // Unchecked: only code that runs on the loop refers to it.
 
     private var connection: Connection
-    /// Whether the connection exceeds the limit, and is answered with 503 and closed.
-    private let isRefused: Bool
     private let context: LoopContext
 
     init(_ connection: consuming Connection, isRefused: Bool, on context: LoopContext) {
         self.connection = connection
         (self.connection.isExpendable, self.connection.isRefused) = (!isRefused, isRefused)
-        self.isRefused = isRefused
         self.context = context
     }
 
     deinit {
         context.bufferBudget.giveBack(connection.countedBytes)
-        context.noteEnd(isRefused: isRefused)
+        context.noteEnd(isRefused: connection.isRefused)
     }
 
     /// Serves the connection from its first byte to its last.
@@ -42,7 +39,9 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     }
 
     private func start() {
-        if isRefused, case .answering = connection.state { connection.refuse(.tooManyConnections, on: context) }
+        if connection.isRefused, case .answering = connection.state {
+            connection.refuse(.tooManyConnections, on: context)
+        }
         connection.run(on: context, for: self)
     }
 

@@ -28,8 +28,9 @@ extension Setting {
             "limits.connections", \.connectionLimit, .number(1...1_000_000),
             """
             The largest number of open connections. For a further one, some are closed: first those that were never answered,
-            then those that have waited longest for a request, then for the rest of one or for their client to read; if there
-            are none, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or fewer are served.
+            then idle ones, then those whose request or answer is not complete, each time those that have waited longest. If
+            there are none, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or fewer are
+            served.
             """
         ),
     ]

@@ -143,7 +143,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
 
-    /// The port of the listeners for HTTPS; nil if there is none, or not one for all.
+    /// The port of the listeners for HTTPS; nil if there are none, or on different ports, or if the system chooses it.
     package static func tlsPort(of listeners: [ListenAddress]) -> UInt16? {
         let ports = Set(
             listeners.filter(\.isTLS).map { listener -> UInt16 in

@@ -148,7 +148,7 @@ extension LocalTokenCache {
     /// - Returns: The lock; nil if there can be none, for example on a full disk.
     @concurrent func lockRefreshes(unless isOver: @Sendable () async -> Bool) async -> RefreshLock? {
         do {
-            // For two minutes of waiting, as a process may be stopped, or its closure may hang.
+            // Waits for two minutes at most, as the process that holds the lock may be stopped, or its closure may hang.
             for _ in 0..<2_400 where await !isOver() {
                 if let lock = try storage.lockRefreshes() { return lock }
                 try await Task.sleep(for: .milliseconds(50))

@@ -101,8 +101,8 @@ extension TokenSession {
         let hash = information.datedHash
         guard hash == currentToken?.datedHash else { return }
         refused = hash
-        // Another refresh would not help if this one is refused as soon as it has come.
-        if ofRefused == hash, abs(now().timeIntervalSince(lastRefresh)) < 60 { givenUp = hash }
+        // An API that refuses a token right after its refresh would refuse the next one too.
+        if refreshedAfterRefusal == hash, abs(now().timeIntervalSince(lastRefresh)) < 60 { givenUp = hash }
         if isLost(information) { keepRefused(information) }
     }
 
@@ -236,7 +236,7 @@ extension TokenSession {
         let present = currentToken.flatMap { $0.token == old.token ? $0 : nil }
         new = new.completed(from: present ?? old)
         exchanged = old.token
-        if isRefused(old) { ofRefused = new.datedHash }
+        if isRefused(old) { refreshedAfterRefusal = new.datedHash }
         if life == asked.life {
             deliver(new, asked.outcome)
             await storeOrResolve(new)

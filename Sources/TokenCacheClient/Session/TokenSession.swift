@@ -50,9 +50,9 @@ public actor TokenSession {
     var lastReload = Date.distantPast
     /// The `datedHash` of a token that an API has refused.
     var refused: String?
-    /// The `datedHash` of the token that the last refresh of a refused one has brought.
-    var ofRefused: String?
-    /// The `datedHash` of a token for which the app got `TokenSessionError.expired`, or that was refused as soon as it had come.
+    /// The `datedHash` of the token that a refresh has brought in place of a refused one.
+    var refreshedAfterRefusal: String?
+    /// The `datedHash` of a token for which the app got `TokenSessionError.expired`, or that was refused right after its refresh.
     var givenUp: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?

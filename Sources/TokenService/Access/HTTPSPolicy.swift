@@ -46,7 +46,7 @@ package struct HTTPSPolicy: Sendable {
     private let trusted: [TrustedProxy]
     /// The host of redirects; empty to use the request's host.
     private let publicHost: [UInt8]
-    /// The port of the server's own listeners for HTTPS; nil if there is none, or more than one.
+    /// The port of this server's listeners for HTTPS; nil if there are none, or on different ports.
     private let tlsPort: UInt16?
 
     package init(mode: Mode, trusted: [TrustedProxy], publicHost: String, tlsPort: UInt16? = nil) {
@@ -109,8 +109,10 @@ package struct HTTPSPolicy: Sendable {
         }
     }
 
-    /// Why a client whose request is redirected would be redirected again and again by its proxy, for the log; nil if it would not.
-    package func cause(ofLoop head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> String? {
+    /// What makes a client be redirected again and again behind its proxy, in a sentence for the log; nil if nothing does.
+    ///
+    /// - Parameter head: That of a request that is redirected.
+    package func causeOfLoop(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> String? {
         guard !peer.isTLS, !peer.hidesClient else { return nil }
         let schemes = bytes.lastElements(of: head.forwardedProtos(in: bytes))
         let saysHTTPS = schemes.contains { bytes.equalsIgnoringCase($0, "https") }
